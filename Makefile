@@ -1,0 +1,50 @@
+# Everything runs in .venv, made from the lock files; PYTHON picks the interpreter (3.11 or newer).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint types unit bench lock clean
+
+help:            ## list what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/run.stamp: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "paceline needs Python 3.11 or newer; set PYTHON=python3.12, say")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps -e .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
+	$(BIN)/python -m pip install --quiet -r requirements-dev.lock
+	@touch $@
+
+demo: $(VENV)/run.stamp      ## run the example's 200 rows on an embedded server, two workers and the simulator
+	cd examples/oncall && ../../$(BIN)/paceline run agent.yaml --input rows.jsonl --output .paceline/results.jsonl \
+	  --workers 2 --simulate playbook.yaml --force $(DEMO_ARGS)
+
+test: lint types unit        ## everything that needs no network
+
+lint: $(VENV)/dev.stamp      ## style and the import rule
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+
+types: $(VENV)/dev.stamp     ## mypy, strict
+	$(BIN)/mypy
+
+unit: $(VENV)/dev.stamp      ## the test suite
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage report --skip-covered --sort=cover
+
+bench: $(VENV)/dev.stamp     ## cost ratios, measured in one run
+	$(BIN)/python -m bench
+
+lock: $(VENV)/dev.stamp      ## refresh the lock files from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --no-header --no-annotate -U -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --no-header --no-annotate \
+	  -c requirements.lock -o requirements-dev.lock
+
+clean:           ## remove the environment and what runs left behind
+	rm -rf $(VENV) .paceline examples/*/.paceline .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -1,0 +1,90 @@
+"""An agent: a versioned definition, frozen into each run when the run is submitted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from .ids import AgentDigest, agent_digest
+from .tool_spec import ToolSpec
+
+AGENT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Where a run stops. None: no limit of this kind."""
+
+    turns: int | None = 25
+    tokens: int | None = 300_000
+    """All input, cached too, and output, over the whole run."""
+    seconds: float | None = 600.0
+    """Working time: the model's and the tools'; not waiting in queues or on hold."""
+    deadline_seconds: float | None = None
+    """From submission, by the clock."""
+    usd: float | None = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """Model, instructions, tools and limits. Equal definitions freeze to equal bytes, and so have one digest."""
+
+    name: str
+    model: str
+    max_tokens: int = 4096
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    model_attempts: int = 5
+    empty_retries: int = 2
+    pauses: int = 10
+
+    def freeze(self) -> bytes:
+        """The definition as bytes, for the record."""
+        data = {**asdict(self), "tools": [tool.to_json() for tool in self.tools], "version": AGENT_VERSION}
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+
+    @classmethod
+    def thaw(cls, frozen: bytes) -> Agent:
+        """The agent that `freeze` wrote. Raises ValueError for a version this code does not read."""
+        data = json.loads(frozen)
+        version = data.pop("version")
+        if version != AGENT_VERSION:
+            raise ValueError(f"an agent of version {version} cannot be read here: this paceline reads {AGENT_VERSION}")
+        tools = tuple(ToolSpec.from_json(tool) for tool in data.pop("tools"))
+        return cls(**{**data, "tools": tools, "limits": Limits(**data["limits"])})
+
+    @cached_property
+    def digest(self) -> AgentDigest:
+        return agent_digest(self.freeze())
+
+    @cached_property
+    def tools_by_name(self) -> Mapping[str, ToolSpec]:
+        return {tool.name: tool for tool in self.tools}
+
+    @cached_property
+    def head(self) -> bytes:
+        """The request up to its messages, rendered once: the same bytes on every worker, so the prompt cache holds.
+
+        The breakpoint of the head stands on the last block before the messages; the moving one is the API's own
+        (`cache_control` at the top level), so no stored message is ever touched for it.
+        """
+        members: dict[str, Any] = {"model": self.model, "cache_control": _EPHEMERAL}
+        if self.tools:
+            members["tools"] = [tool.definition() for tool in self.tools]
+        if self.system:
+            members["system"] = [{"type": "text", "text": self.system, "cache_control": _EPHEMERAL}]
+        elif self.tools:
+            members["tools"][-1]["cache_control"] = _EPHEMERAL
+        return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()[:-1] + b',"messages":['
+
+    def request(self, fragments: list[bytes], *, max_tokens: int, user_id: str) -> bytes:
+        """The body of a call: the head, the stored messages as they are, and what may differ between calls last."""
+        tail = json.dumps({"max_tokens": max_tokens, "metadata": {"user_id": user_id}}, separators=(",", ":"))
+        return self.head + b",".join(fragments) + b"]," + tail[1:].encode()
+
+
+_EPHEMERAL = {"type": "ephemeral"}

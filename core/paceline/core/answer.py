@@ -1,0 +1,161 @@
+"""An answer of the model, read from the bytes of the wire: what it says, what it asks for, what it used.
+
+Only what decides the next step is read; the content's bytes are kept as they came.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import InvalidTranscript
+from .ids import CallId
+from .transcript import Fragment, assistant_content, check_next, text_of, user_text
+from .usage import Usage, cost_nanousd, read_usage
+
+_decoder = json.JSONDecoder()
+_ANY_USER = user_text("?")
+
+
+class BrokenAnswer(Exception):
+    """What came back is not an answer: cut, malformed, or against the API's own rules. Its text tells no content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool call that the model asked for. `raw_input` is the JSON text of its arguments."""
+
+    call_id: CallId
+    tool: str
+    raw_input: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A complete answer. `fragment` is None where the model said nothing at all."""
+
+    message_id: str
+    model: str
+    stop_reason: str | None
+    fragment: Fragment | None
+    text: str
+    calls: tuple[Call, ...]
+    only_text: bool
+    usage: Usage
+    cost_nanousd: int | None
+    refusal: str
+
+
+def read_answer(body: bytes) -> Answer:
+    """The answer in the body of a 200. Raises BrokenAnswer for anything that must not be used or sent back."""
+    text = _decoded(body)
+    message = _message(text)
+    raw = raw_member(text, "content")
+    content = message["content"]
+    fragment = _fragment(raw, content)
+    usage = message["usage"]
+    return Answer(
+        message_id=str(message.get("id", "")),
+        model=str(message["model"]),
+        stop_reason=message.get("stop_reason"),
+        fragment=fragment,
+        text=text_of(message) if fragment else "",
+        calls=tuple(_calls(content)),
+        only_text=all(block["type"] == "text" for block in content),
+        usage=_usage(usage),
+        cost_nanousd=cost_nanousd(usage, str(message["model"])),
+        refusal=str((message.get("stop_details") or {}).get("category") or "no category given"),
+    )
+
+
+def raw_member(text: str, name: str) -> str:
+    """The JSON text of one member of the object that `text` is, exactly as it stands there.
+
+    KeyError if there is none.
+    """
+    at = _skip(text, text.index("{") + 1)
+    while text[at] != "}":
+        key, at = _decoder.raw_decode(text, at)
+        start = _skip(text, _skip(text, at) + 1)
+        _, end = _decoder.raw_decode(text, start)
+        if key == name:
+            return text[start:end]
+        at = _skip(text, end)
+        at = _skip(text, at + 1) if text[at] == "," else at
+    raise KeyError(name)
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _decoded(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise BrokenAnswer("the answer is not UTF-8") from None
+
+
+def _message(text: str) -> Mapping[str, Any]:
+    try:
+        message = json.loads(text)
+    except ValueError:
+        raise BrokenAnswer("the answer is not JSON") from None
+    if not isinstance(message, dict) or message.get("type") != "message":
+        raise BrokenAnswer("the answer is not a message")
+    if not isinstance(message.get("content"), list) or not isinstance(message.get("usage"), dict):
+        raise BrokenAnswer("the answer has no content or no usage")
+    if not isinstance(message.get("model"), str):
+        raise BrokenAnswer("the answer names no model")
+    return message
+
+
+def _fragment(raw: str, content: list[Any]) -> Fragment | None:
+    if not content or _says_nothing(content):
+        return None
+    try:
+        _check_unicode(raw, content)
+        fragment = assistant_content(raw.encode())
+        check_next(_ANY_USER, fragment)
+    except (InvalidTranscript, KeyError, TypeError, AttributeError) as problem:
+        raise BrokenAnswer(f"the answer could not be sent back: {problem}") from None
+    return fragment
+
+
+def _says_nothing(content: list[Any]) -> bool:
+    return all(
+        isinstance(block, dict) and block.get("type") == "text" and not str(block.get("text", "")).strip()
+        for block in content
+    )
+
+
+def _check_unicode(raw: str, content: list[Any]) -> None:
+    # The API refuses an escaped lone surrogate in a request, and a block may not be mended: the answer is of no use.
+    if "\\ud" in raw.lower():
+        try:
+            json.dumps(content, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise InvalidTranscript("a string holds half a character") from None
+
+
+def _calls(content: list[Any]) -> list[Call]:
+    return [
+        Call(
+            call_id=block["id"],
+            tool=str(block["name"]),
+            raw_input=json.dumps(block["input"], ensure_ascii=False),
+        )
+        for block in content
+        if block["type"] == "tool_use"
+    ]
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    try:
+        return read_usage(usage)
+    except ValueError as problem:
+        raise BrokenAnswer(str(problem)) from None

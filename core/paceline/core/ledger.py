@@ -1,0 +1,101 @@
+"""What happened to a run, entry by entry: written in the same transaction as what it tells of, read by `paceline show`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from .usage import Usage
+
+LEDGER_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCalled:
+    """A model call that was answered."""
+
+    turn: int
+    attempt: int
+    at_ms: int
+    """When it ended, milliseconds since the epoch, by the worker's clock."""
+    took_ms: int
+    worker: str
+    model: str
+    stop_reason: str
+    usage: Usage = field(default_factory=Usage)
+    cost_nanousd: int | None = None
+    calls: tuple[str, ...] = ()
+    """`tool(call id)` for each call it asked for, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRan:
+    """A tool call that has its result."""
+
+    turn: int
+    call: str
+    tool: str
+    attempt: int
+    at_ms: int
+    took_ms: int
+    worker: str
+    is_error: bool
+    result_chars: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The run began to wait for a moment in time."""
+
+    turn: int
+    attempt: int
+    at_ms: int
+    wait_seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLost:
+    """A claim was taken from a worker that is gone; its model call may have been billed."""
+
+    turn: int
+    attempt: int
+    at_ms: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The run is over."""
+
+    turn: int
+    at_ms: int
+    reason: str
+    message: str = ""
+
+
+Entry = ModelCalled | CallRan | Held | AttemptLost | Ended
+
+_KINDS: Mapping[str, type[Entry]] = MappingProxyType(
+    {"model": ModelCalled, "call": CallRan, "held": Held, "lost": AttemptLost, "ended": Ended}
+)
+_NAMES: Mapping[type[Entry], str] = MappingProxyType({kind: name for name, kind in _KINDS.items()})
+
+
+def encode(entry: Entry) -> bytes:
+    """An entry as stored."""
+    data = {"kind": _NAMES[type(entry)], "version": LEDGER_VERSION, **asdict(entry)}
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode(stored: bytes) -> Entry:
+    """The entry that `encode` wrote. Raises KeyError or TypeError for anything else."""
+    data: dict[str, Any] = json.loads(stored)
+    kind = _KINDS[data.pop("kind")]
+    data.pop("version")
+    if "usage" in data:
+        data |= {"usage": Usage(**data["usage"]), "calls": tuple(data["calls"])}
+    return kind(**data)

@@ -1,0 +1,77 @@
+"""Limits are held against the worst case of the next call, before it is made: none is ever passed, only reached."""
+
+from __future__ import annotations
+
+from .agent import Agent, Limits
+from .endings import Outcome, StopReason
+from .run import Run
+from .usage import NANO_USD, worst_case_nanousd
+
+
+def breach(agent: Agent, run: Run, *, input_tokens: int, max_tokens: int, now_ms: int) -> Outcome | None:
+    """Why the next call may not be made, or None. `input_tokens` is what the call would send at most."""
+    limits = agent.limits
+    return (
+        _deadline(limits, run, now_ms)
+        or _turns(limits, run)
+        or _seconds(limits, run)
+        or _tokens(limits, run, input_tokens + max_tokens)
+        or _usd(limits, run, worst_case_nanousd(agent.model, input_tokens=input_tokens, output_tokens=max_tokens))
+    )
+
+
+def seconds_left(limits: Limits, run: Run) -> float | None:
+    """Working time that is left, in seconds; None: no limit. The next call must not take longer."""
+    return None if limits.seconds is None else max(0.0, limits.seconds - run.spent.working_ms / 1000)
+
+
+def _deadline(limits: Limits, run: Run, now_ms: int) -> Outcome | None:
+    if limits.deadline_seconds is None or now_ms < run.submitted_ms + limits.deadline_seconds * 1000:
+        return None
+    return Outcome(
+        reason=StopReason.DEADLINE,
+        message=f"not done {limits.deadline_seconds:g} s after submission (limits.deadline)",
+    )
+
+
+def _turns(limits: Limits, run: Run) -> Outcome | None:
+    if limits.turns is None or run.turn <= limits.turns:
+        return None
+    return Outcome(reason=StopReason.MAX_TURNS, message=f"no answer after {limits.turns} turns (limits.turns)")
+
+
+def _seconds(limits: Limits, run: Run) -> Outcome | None:
+    left = seconds_left(limits, run)
+    if left is None or left > 0:
+        return None
+    return Outcome(
+        reason=StopReason.TIME_BUDGET,
+        message=f"{limits.seconds:g} s of working time are used up (limits.seconds)",
+    )
+
+
+def _tokens(limits: Limits, run: Run, worst_case: int) -> Outcome | None:
+    if limits.tokens is None or run.spent.usage.total + worst_case <= limits.tokens:
+        return None
+    return Outcome(
+        reason=StopReason.TOKEN_BUDGET,
+        message=f"{run.spent.usage.total} tokens used; the next call could take {worst_case} more, "
+        f"past {limits.tokens} (limits.tokens)",
+    )
+
+
+def _usd(limits: Limits, run: Run, worst_case: int | None) -> Outcome | None:
+    if limits.usd is None:
+        return None
+    if worst_case is None or run.spent.unpriced_calls:
+        return Outcome(
+            reason=StopReason.COST_BUDGET,
+            message="the model's price is unknown, so limits.usd cannot be kept; set `usd: null` to run without it",
+        )
+    if run.spent.cost_nanousd + worst_case <= limits.usd * NANO_USD:
+        return None
+    return Outcome(
+        reason=StopReason.COST_BUDGET,
+        message=f"${run.spent.cost_nanousd / NANO_USD:.4f} spent; the next call could cost "
+        f"${worst_case / NANO_USD:.4f} more, past ${limits.usd:g} (limits.usd)",
+    )

@@ -1,0 +1,86 @@
+"""A run as the decisions see it: where it stands, what it has used, what happened to it in a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .ids import AgentDigest, BatchName, RunId
+from .lifecycle import State
+from .usage import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streaks:
+    """What happened in a row, and is forgotten as soon as it no longer does. Stored as one short field."""
+
+    failures: int = 0
+    """Tries of this turn that failed and count against `model_attempts`."""
+    throttles: int = 0
+    """Times in a row that the API had no room (429, 529); they count against nothing."""
+    pauses: int = 0
+    empties: int = 0
+    cuts: int = 0
+    """Answers in a row cut at the model's own maximum."""
+    max_tokens: int = 0
+    """The raised `max_tokens` of this turn; 0: the agent's own."""
+
+    def encode(self) -> str:
+        """As stored; empty where nothing is in a row, as is the rule."""
+        values = (self.failures, self.throttles, self.pauses, self.empties, self.cuts, self.max_tokens)
+        return ",".join(map(str, values)) if any(values) else ""
+
+    @classmethod
+    def decode(cls, text: str) -> Streaks:
+        if not text:
+            return cls()
+        failures, throttles, pauses, empties, cuts, max_tokens = map(int, text.split(","))
+        return cls(
+            failures=failures,
+            throttles=throttles,
+            pauses=pauses,
+            empties=empties,
+            cuts=cuts,
+            max_tokens=max_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a run has used so far."""
+
+    usage: Usage = field(default_factory=Usage)
+    cost_nanousd: int = 0
+    unpriced_calls: int = 0
+    """Model calls whose price is not known: while there is one, the cost is unknown."""
+    working_ms: int = 0
+    tool_calls: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run, as its record says. Times are milliseconds since the epoch, by the server's clock."""
+
+    run_id: RunId
+    batch: BatchName
+    row_id: str
+    agent: AgentDigest
+    state: State
+    turn: int
+    fence: int
+    """Grows with each claim and each recovery; a write that carries an older one is refused."""
+    attempts: int = 0
+    """Claims of turns so far, over the whole run."""
+    lost_attempts: int = 0
+    """Of these, claims whose worker was lost: each may have been billed without an answer."""
+    owner: str = ""
+    claim_until_ms: int = 0
+    context_tokens: int = 0
+    """Tokens of the transcript up to and with the last assistant message."""
+    spent: Spent = field(default_factory=Spent)
+    streaks: Streaks = field(default_factory=Streaks)
+    submitted_ms: int = 0
+    sent_ms: int = 0
+    """When the message for what is due was last due to be sent."""
+    hold_until_ms: int = 0
+    hold_reason: str = ""
+    cancel_requested: bool = False

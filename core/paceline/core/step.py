@@ -1,0 +1,288 @@
+"""The heart: what a run does next. A function of the run and of what has just happened; it decides and touches nothing.
+
+turn begun      -> CallModel | Finish
+model answered  -> OpenCalls | GoOn | Finish
+model failed    -> Hold | Finish
+worker lost     -> GoOn | Finish
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import assert_never
+
+from .agent import Agent
+from .answer import Answer, Call
+from .endings import ErrorClass, Outcome, StopReason
+from .limits import breach, seconds_left
+from .models import max_output_tokens
+from .run import Run, Streaks
+from .transcript import (
+    GO_ON_AFTER_CUT,
+    GO_ON_AFTER_NOTHING,
+    Fragment,
+    text_of,
+    user_text,
+)
+
+_CHARS_PER_TOKEN = 3
+"""On the low side for today's tokenizers (facts 8), so that an estimate of tokens errs upwards."""
+_BACKOFF_FIRST_SECONDS = 0.5
+_BACKOFF_CAP_SECONDS = 60.0
+_JITTER = 0.25
+
+_AFTER_CUT = user_text(GO_ON_AFTER_CUT)
+_AFTER_NOTHING = user_text(GO_ON_AFTER_NOTHING)
+
+
+# What has happened ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnBegun:
+    """A turn was claimed. `new_bytes` is the size of what was appended since the last assistant message."""
+
+    new_bytes: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAnswered:
+    """The model answered. `so_far` is the text of the pieces that this answer goes on from, if it was cut before."""
+
+    answer: Answer
+    so_far: str = ""
+
+
+class FailureKind(StrEnum):
+    """Who must act on a failed call: nobody (it passes), nobody but slower, or the caller or operator."""
+
+    TRANSIENT = "transient"
+    THROTTLED = "throttled"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallFailed:
+    """A model call brought no answer. `chance` is a random number in [0, 1): core has none of its own."""
+
+    kind: FailureKind
+    message: str
+    chance: float
+    retry_after_seconds: float | None = None
+    blames: ErrorClass | None = None
+    """Who must act, where the API said so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLost:
+    """The worker that had claimed the turn is gone. `lost_before` counts the workers this run has lost before it."""
+
+    lost_before: int
+    poison_after: int
+
+
+Happening = TurnBegun | ModelAnswered | ModelCallFailed | WorkerLost
+
+
+# What comes next -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallModel:
+    """Call the model, with this `max_tokens`, for no longer than `seconds_left` (None: no limit of the run's)."""
+
+    max_tokens: int
+    seconds_left: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCalls:
+    """Append the assistant message, then run its calls."""
+
+    append: Fragment
+    calls: tuple[Call, ...]
+    streaks: Streaks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoOn:
+    """Append, and take the next turn; or the same turn again where `advance` is false."""
+
+    append: tuple[Fragment, ...]
+    advance: bool
+    streaks: Streaks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Wait without occupying a worker, then take the same turn again. `holds_model`: so must all runs of this model."""
+
+    seconds: float
+    reason: str
+    holds_model: bool
+    streaks: Streaks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """The run is over."""
+
+    outcome: Outcome
+    append: tuple[Fragment, ...] = ()
+
+
+Step = CallModel | OpenCalls | GoOn | Hold | Finish
+
+
+def next_step(agent: Agent, run: Run, happening: Happening) -> Step:
+    """What the run does next."""
+    match happening:
+        case TurnBegun():
+            return _before_call(agent, run, happening)
+        case ModelAnswered(answer=answer, so_far=so_far):
+            return _after_answer(agent, run, answer, so_far)
+        case ModelCallFailed():
+            return _after_failure(agent, run, happening)
+        case WorkerLost():
+            return _after_loss(run, happening)
+        case _:
+            assert_never(happening)
+
+
+def _before_call(agent: Agent, run: Run, begun: TurnBegun) -> CallModel | Finish:
+    if run.cancel_requested:
+        return Finish(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled"))
+    max_tokens = run.streaks.max_tokens or agent.max_tokens
+    known = run.context_tokens + begun.new_bytes // _CHARS_PER_TOKEN
+    outcome = breach(agent, run, input_tokens=known, max_tokens=max_tokens, now_ms=begun.now_ms)
+    if outcome:
+        return Finish(outcome=outcome)
+    return CallModel(max_tokens=max_tokens, seconds_left=seconds_left(agent.limits, run))
+
+
+def _after_answer(agent: Agent, run: Run, answer: Answer, so_far: str) -> Step:
+    if run.cancel_requested:
+        return Finish(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled"))
+    match answer.stop_reason:
+        case "end_turn" | "stop_sequence":
+            return _finished(agent, run, answer, so_far)
+        case "tool_use":
+            return _asked(agent, run, answer)
+        case "max_tokens":
+            return _cut(agent, run, answer)
+        case "pause_turn":
+            return _paused(agent, run, answer)
+        case "refusal":
+            message = f"the model refused: {answer.refusal}"
+            return Finish(outcome=Outcome(reason=StopReason.REFUSAL, message=message))
+        case "model_context_window_exceeded":
+            message = "the conversation no longer fits the model's context window"
+            return Finish(outcome=Outcome(reason=StopReason.CONTEXT_WINDOW, message=message))
+        case other:
+            return _broken(agent, run, f"the answer's stop reason is {other!r}")
+
+
+def _finished(agent: Agent, run: Run, answer: Answer, so_far: str) -> Step:
+    if answer.calls:
+        return _broken(agent, run, "the answer ends the turn and asks for tools")
+    if answer.fragment is None:
+        return _said_nothing(agent, run)
+    return Finish(
+        outcome=Outcome(reason=StopReason.FINAL_ANSWER, answer=so_far + answer.text),
+        append=(answer.fragment,),
+    )
+
+
+def _said_nothing(agent: Agent, run: Run) -> Step:
+    empties = run.streaks.empties + 1
+    if empties > agent.empty_retries:
+        message = f"the model's answer was empty {empties} times in a row"
+        return Finish(outcome=Outcome(reason=StopReason.MODEL_ERROR, message=message))
+    return GoOn(append=(_AFTER_NOTHING,), advance=True, streaks=Streaks(empties=empties))
+
+
+def _asked(agent: Agent, run: Run, answer: Answer) -> Step:
+    if answer.fragment is None or not answer.calls:
+        return _broken(agent, run, "the answer asks for tools but names none")
+    return OpenCalls(append=answer.fragment, calls=answer.calls, streaks=Streaks())
+
+
+def _cut(agent: Agent, run: Run, answer: Answer) -> Step:
+    # No tool of a cut message runs: its arguments may be half of what the model meant.
+    if answer.fragment is not None and answer.only_text:
+        return GoOn(append=(answer.fragment, _AFTER_CUT), advance=True, streaks=Streaks())
+    had, most = run.streaks.max_tokens or agent.max_tokens, max_output_tokens(agent.model)
+    cuts = run.streaks.cuts + 1 if had >= most else 0
+    if cuts >= 2:
+        message = f"the answer was cut twice at the model's maximum of {most} tokens"
+        return Finish(outcome=Outcome(reason=StopReason.OUTPUT_TRUNCATED, message=message))
+    raised = replace(run.streaks, cuts=cuts, max_tokens=min(2 * had, most))
+    return GoOn(append=(), advance=False, streaks=raised)
+
+
+def _paused(agent: Agent, run: Run, answer: Answer) -> Step:
+    pauses = run.streaks.pauses + 1
+    if answer.fragment is None or answer.calls:
+        return _broken(agent, run, "the answer pauses with nothing to go on from")
+    if pauses > agent.pauses:
+        message = f"the model paused {pauses} times in a row"
+        return Finish(outcome=Outcome(reason=StopReason.MODEL_ERROR, message=message))
+    return GoOn(append=(answer.fragment,), advance=True, streaks=Streaks(pauses=pauses))
+
+
+def _broken(agent: Agent, run: Run, message: str) -> Step:
+    failure = ModelCallFailed(kind=FailureKind.TRANSIENT, message=message, chance=0.0)
+    return _after_failure(agent, run, failure)
+
+
+def _after_failure(agent: Agent, run: Run, failure: ModelCallFailed) -> Hold | Finish:
+    match failure.kind:
+        case FailureKind.REFUSED:
+            outcome = Outcome(reason=StopReason.MODEL_ERROR, message=failure.message, error_class=failure.blames)
+            return Finish(outcome=outcome)
+        case FailureKind.THROTTLED:
+            streaks = replace(run.streaks, throttles=run.streaks.throttles + 1)
+            seconds = _wait_seconds(failure, streaks.throttles)
+            return Hold(seconds=seconds, reason=failure.message, holds_model=True, streaks=streaks)
+        case FailureKind.TRANSIENT:
+            return _retry(agent, run, failure)
+        case _:
+            assert_never(failure.kind)
+
+
+def _retry(agent: Agent, run: Run, failure: ModelCallFailed) -> Hold | Finish:
+    streaks = replace(run.streaks, failures=run.streaks.failures + 1)
+    if streaks.failures >= agent.model_attempts:
+        message = f"{streaks.failures} tries of one call failed; the last: {failure.message}"
+        return Finish(outcome=Outcome(reason=StopReason.MODEL_ERROR, message=message))
+    seconds = _wait_seconds(failure, streaks.failures)
+    return Hold(seconds=seconds, reason=failure.message, holds_model=False, streaks=streaks)
+
+
+def _wait_seconds(failure: ModelCallFailed, times: int) -> float:
+    if failure.retry_after_seconds is not None:
+        return failure.retry_after_seconds
+    backoff = min(_BACKOFF_FIRST_SECONDS * 2 ** (times - 1), _BACKOFF_CAP_SECONDS)
+    return float(backoff * (1 - _JITTER * failure.chance))
+
+
+def _after_loss(run: Run, loss: WorkerLost) -> GoOn | Finish:
+    lost = loss.lost_before + 1
+    if lost >= loss.poison_after:
+        message = f"{lost} workers were lost while they held this run"
+        return Finish(outcome=Outcome(reason=StopReason.POISON, message=message))
+    return GoOn(append=(), advance=False, streaks=run.streaks)
+
+
+def said_so_far(fragments: Sequence[Fragment]) -> str:
+    """The text that the next answer goes on from: what stands before each "go on" at the end of the transcript."""
+    pieces: list[str] = []
+    at = len(fragments) - 1
+    while at > 0 and fragments[at] == _AFTER_CUT:
+        pieces.append(text_of(json.loads(fragments[at - 1])))
+        at -= 2
+    return "".join(reversed(pieces))

@@ -1,0 +1,66 @@
+"""What the fleet knows of a tool without importing it: frozen into a run when it is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Effect(StrEnum):
+    """What running a call twice would do to the world."""
+
+    READS = "reads"
+    IDEMPOTENT = "idempotent"
+    ONCE = "once"
+
+
+class Placement(StrEnum):
+    """Where a call runs: as a task of the turn's chord, or inside the turn's own task."""
+
+    FLEET = "fleet"
+    INLINE = "inline"
+
+
+class Approval(StrEnum):
+    """Whether a person is asked before a call runs."""
+
+    NEVER = "never"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool as the model and the fleet see it. `path` is `module:function`, importable by the workers."""
+
+    name: str
+    path: str
+    description: str
+    input_schema: Mapping[str, Any]
+    effect: Effect = Effect.ONCE
+    placement: Placement = Placement.FLEET
+    timeout_s: float = 60.0
+    max_result_chars: int = 20_000
+    repeatable: bool = False
+    approval: Approval = Approval.NEVER
+
+    def definition(self) -> dict[str, Any]:
+        """The tool as an entry of the request's `tools`."""
+        return {"name": self.name, "description": self.description, "input_schema": dict(self.input_schema)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; `from_json` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ToolSpec:
+        """The spec that `to_json` wrote. Raises TypeError or ValueError for anything else."""
+        return cls(
+            **{
+                **data,
+                "effect": Effect(data["effect"]),
+                "placement": Placement(data["placement"]),
+                "approval": Approval(data["approval"]),
+            }
+        )

@@ -1,0 +1,157 @@
+"""The transcript: stored messages as bytes, how they are made, and the one validator of what the API accepts.
+
+A message is a fragment: the JSON bytes of `{"role":…,"content":[…]}`, stored once and sent as it is for ever after.
+The rules are the API's own (pairing, order, roles, empty content); `check_next` runs before each append and each send.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NewType
+
+from .errors import InvalidTranscript
+from .ids import CallId
+
+Fragment = NewType("Fragment", bytes)
+"""One message, as stored and as sent."""
+
+Message = Mapping[str, Any]
+Block = Mapping[str, Any]
+
+CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+
+GO_ON_AFTER_CUT = "Your last message was cut at the length limit. Go on exactly where it stopped."
+GO_ON_AFTER_NOTHING = "Your last message was empty. Please go on."
+
+
+def user_text(text: str) -> Fragment:
+    """A user message of one text block."""
+    return user_blocks([{"type": "text", "text": text}])
+
+
+def user_blocks(blocks: Sequence[Block]) -> Fragment:
+    """A user message of these blocks."""
+    return Fragment(dump({"role": "user", "content": list(blocks)}))
+
+
+def assistant_content(raw: bytes) -> Fragment:
+    """An assistant message around `content` as it came over the wire: signatures and the cache depend on each byte."""
+    return Fragment(b'{"role":"assistant","content":' + raw + b"}")
+
+
+def result_block(call: CallId, content: object, *, is_error: bool) -> bytes:
+    """The `tool_result` block that answers a call; `content` is a text or a list of blocks."""
+    block: dict[str, object] = {"type": "tool_result", "tool_use_id": call, "content": content}
+    return dump(block | {"is_error": True} if is_error else block)
+
+
+def results_message(calls: Sequence[CallId], blocks: Mapping[CallId, bytes]) -> Fragment:
+    """The one user message that answers a turn: every call's block, in the order of the calls.
+
+    Raises InvalidTranscript where a call has no result.
+    """
+    missing = [call for call in calls if call not in blocks]
+    if missing:
+        raise InvalidTranscript(f"no result for {', '.join(missing)}")
+    return Fragment(b'{"role":"user","content":[' + b",".join(blocks[call] for call in calls) + b"]}")
+
+
+def dump(value: object) -> bytes:
+    """Compact JSON bytes. Lone surrogates, which the API refuses, become U+FFFD."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
+
+
+def check_next(previous: Fragment | None, following: Fragment) -> None:
+    """Raises InvalidTranscript if `following` cannot stand after `previous` (None: at the beginning)."""
+    _check_pair(None if previous is None else json.loads(previous), json.loads(following))
+
+
+def check_sendable(fragments: Sequence[Fragment]) -> None:
+    """Raises InvalidTranscript if a transcript that was checked at each append cannot be sent as it ends now."""
+    if not fragments:
+        raise InvalidTranscript("there is nothing to send")
+    last = json.loads(fragments[-1])
+    _check_pair(json.loads(fragments[-2]) if len(fragments) > 1 else None, last)
+    if last["role"] == "assistant" and not _awaits_server(last):
+        raise InvalidTranscript("the conversation ends with an assistant message")
+
+
+def check_whole(fragments: Iterable[Fragment]) -> None:
+    """Raises InvalidTranscript if any rule is broken anywhere: every pair, and ids unique over all messages."""
+    messages = [json.loads(fragment) for fragment in fragments]
+    for previous, following in pairwise([None, *messages]):
+        if following is not None:
+            _check_pair(previous, following)
+    ids = [call for message in messages for call in tool_use_ids(message)]
+    if len(ids) != len(set(ids)):
+        raise InvalidTranscript("a tool_use id is used twice")
+
+
+def tool_use_ids(message: Message) -> list[CallId]:
+    """The ids of a message's own `tool_use` blocks, in order."""
+    return [CallId(block["id"]) for block in message["content"] if block["type"] == "tool_use"]
+
+
+def text_of(message: Message) -> str:
+    """All text of a message."""
+    return "".join(block["text"] for block in message["content"] if block["type"] == "text")
+
+
+def _awaits_server(message: Message) -> bool:
+    return not tool_use_ids(message) and any(block["type"].startswith("server_") for block in message["content"])
+
+
+def _check_pair(previous: Message | None, following: Message) -> None:
+    _check_content(following)
+    if following["role"] == "user":
+        _check_answers(tool_use_ids(previous) if previous else [], following["content"])
+    elif following["role"] == "assistant":
+        _check_assistant(previous, following)
+    else:
+        raise InvalidTranscript(f"a message cannot have the role {following['role']!r}")
+
+
+def _check_content(message: Message) -> None:
+    content = message["content"]
+    if not isinstance(content, list) or not content:
+        raise InvalidTranscript("a message has no content")
+    if any(block["type"] == "text" and not block["text"].strip() for block in content):
+        raise InvalidTranscript("a text block is empty")
+
+
+def _check_answers(asked: list[CallId], content: Sequence[Block]) -> None:
+    leading = 0
+    while leading < len(content) and content[leading]["type"] == "tool_result":
+        leading += 1
+    if any(block["type"] in ("tool_result", "tool_use") for block in content[leading:]):
+        raise InvalidTranscript("a tool_result stands after another block")
+    answered = [block["tool_use_id"] for block in content[:leading]]
+    if answered != asked:
+        raise InvalidTranscript(f"asked for {asked}, answered {answered}")
+
+
+def _check_assistant(previous: Message | None, message: Message) -> None:
+    if previous is None:
+        raise InvalidTranscript("the first message is not a user's")
+    if previous["role"] == "assistant" and tool_use_ids(previous):
+        raise InvalidTranscript("tool calls are not answered")
+    kinds = [block["type"] for block in message["content"]]
+    if "tool_result" in kinds:
+        raise InvalidTranscript("an assistant message holds a tool_result")
+    if "tool_use" in kinds and any(kind != "tool_use" for kind in kinds[kinds.index("tool_use") :]):
+        raise InvalidTranscript("a block stands after a tool_use")
+    _check_calls([block for block in message["content"] if block["type"] == "tool_use"])
+
+
+def _check_calls(blocks: Sequence[Block]) -> None:
+    ids = [block["id"] for block in blocks]
+    if len(ids) != len(set(ids)):
+        raise InvalidTranscript("a tool_use id is used twice")
+    if not all(isinstance(id_, str) and CALL_ID.fullmatch(id_) for id_ in ids):
+        raise InvalidTranscript("a tool_use id has characters that the API refuses")
+    if not all(isinstance(block["input"], dict) for block in blocks):
+        raise InvalidTranscript("a tool_use input is not an object")

@@ -1,0 +1,133 @@
+"""Tokens and money: what one model call used, what it cost, and what the next one could cost at most.
+
+Money is counted in whole nano-dollars, so that totals add up exactly. Prices are genai-prices': the read price is a
+model's own, and some models have two tables by prompt size, so a price is always asked for a whole call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
+from typing import Any
+
+from genai_prices import Usage as PricedUsage
+from genai_prices import calc_price
+
+NANO_USD = 1_000_000_000
+_WEB_SEARCH_USD = Decimal("0.01")
+_US_ONLY_FACTOR = Decimal("1.1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens. `input` excludes what was read from or written to the cache, as on the wire."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input=self.input + other.input,
+            cache_read=self.cache_read + other.cache_read,
+            cache_write=self.cache_write + other.cache_write,
+            output=self.output + other.output,
+        )
+
+    @property
+    def all_input(self) -> int:
+        """Every token that went in, cached or not."""
+        return self.input + self.cache_read + self.cache_write
+
+    @property
+    def total(self) -> int:
+        """All input and the output: what `limits.tokens` counts, and what the next request carries at least."""
+        return self.all_input + self.output
+
+
+def read_usage(wire: Mapping[str, Any]) -> Usage:
+    """The tokens of an answer's `usage`. Raises ValueError where one of the two needed counts is missing."""
+    if not isinstance(wire.get("input_tokens"), int) or not isinstance(wire.get("output_tokens"), int):
+        raise ValueError("usage has no input_tokens or output_tokens")
+    return Usage(
+        input=wire["input_tokens"],
+        cache_read=wire.get("cache_read_input_tokens") or 0,
+        cache_write=wire.get("cache_creation_input_tokens") or 0,
+        output=wire["output_tokens"],
+    )
+
+
+def cost_nanousd(wire: Mapping[str, Any], model: str) -> int | None:
+    """What a call cost, from its answer's `usage`; None where the model's price is unknown (never 0).
+
+    Sums `iterations` where there are any (each may name its model), halves the batch tier, and adds what
+    `inference_geo` and web searches add (Anthropic's pricing page).
+    """
+    context = _price_context(wire)
+    parts = wire.get("iterations") or [wire]
+    prices = [_price(part, part.get("model") or model, context) for part in parts]
+    known = [price for price in prices if price is not None]
+    if len(known) < len(prices):
+        return None
+    usd = sum(known, Decimal(0))
+    if wire.get("inference_geo") == "us":
+        usd *= _US_ONLY_FACTOR
+    searches = (wire.get("server_tool_use") or {}).get("web_search_requests") or 0
+    return _nano(usd + _WEB_SEARCH_USD * searches)
+
+
+def worst_case_nanousd(model: str, *, input_tokens: int, output_tokens: int) -> int | None:
+    """The most that a call of this size can cost: all of its input written to the cache. None: price unknown."""
+    usd = _priced(model, input_tokens, 0, input_tokens, 0, output_tokens, ())
+    return None if usd is None else _nano(usd)
+
+
+def is_priced(model: str) -> bool:
+    """Whether the price of this model is known."""
+    return worst_case_nanousd(model, input_tokens=1, output_tokens=1) is not None
+
+
+def _price_context(wire: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    batch = (("processing", "batch"),) if wire.get("service_tier") == "batch" else ()
+    fast = (("speed", "fast"),) if wire.get("speed") == "fast" else ()
+    return batch + fast
+
+
+def _price(part: Mapping[str, Any], model: str, context: tuple[tuple[str, str], ...]) -> Decimal | None:
+    writes = part.get("cache_creation_input_tokens") or 0
+    reads = part.get("cache_read_input_tokens") or 0
+    hour_writes = (part.get("cache_creation") or {}).get("ephemeral_1h_input_tokens") or 0
+    inclusive = (part.get("input_tokens") or 0) + writes + reads
+    output = part.get("output_tokens") or 0
+    return _priced(model, inclusive, reads, writes - hour_writes, hour_writes, output, context)
+
+
+@lru_cache(maxsize=4096)
+def _priced(
+    model: str,
+    inclusive_input: int,
+    reads: int,
+    writes_5m: int,
+    writes_1h: int,
+    output: int,
+    context: tuple[tuple[str, str], ...],
+) -> Decimal | None:
+    usage = PricedUsage(
+        input_tokens=inclusive_input,
+        cache_read_tokens=reads,
+        cache_write_tokens=writes_5m + writes_1h,
+        cache_write_5m_tokens=writes_5m,
+        cache_write_1h_tokens=writes_1h,
+        output_tokens=output,
+    )
+    try:
+        return calc_price(usage, model, provider_id="anthropic", price_context=dict(context) or None).total_price
+    except LookupError:
+        return None
+
+
+def _nano(usd: Decimal) -> int:
+    return int((usd * NANO_USD).to_integral_value(ROUND_HALF_UP))

@@ -1,0 +1,386 @@
+"""The record, in the words of the domain. `RedisRunStore` keeps it in Redis, `MemoryRunStore` in a dictionary.
+
+Every transition is one method and atomic. A write of a turn carries the fence of its claim: an older fence is answered LOST and
+changes nothing. A method that is carried out twice because its reply was lost says the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from paceline.core.endings import Outcome
+from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId
+from paceline.core.ledger import Entry
+from paceline.core.lifecycle import State
+from paceline.core.run import Run, Spent, Streaks
+from paceline.core.tool_spec import Effect, Placement
+from paceline.core.transcript import Fragment
+
+# Submission ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchInfo:
+    """A batch, as it was opened."""
+
+    name: BatchName
+    tenant: str
+    agent: AgentDigest
+    agent_name: str
+    opened_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to be. `index` is its row's place in the input; `digest` tells two contents of one row id apart."""
+
+    run_id: RunId
+    row_id: str
+    index: int
+    digest: str
+    first: tuple[Fragment, ...]
+
+
+class Submitted(StrEnum):
+    """What became of a new run."""
+
+    CREATED = "created"
+    EXISTS = "exists"
+    """The same row was submitted before; nothing changed."""
+    CONFLICT = "conflict"
+    """Another row was submitted before under this id; nothing changed."""
+
+
+# A turn --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Who wants the right to carry out an attempt, and until when at most. `nonce` is new for each try."""
+
+    owner: Incarnation
+    nonce: str
+    longest_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """The claim is held: the run with its new fence, and its transcript."""
+
+    run: Run
+    fragments: tuple[Fragment, ...]
+
+
+class NotBegun(StrEnum):
+    """Why there is nothing to do here."""
+
+    MISSING = "missing"
+    BUSY = "busy"
+    """Somebody holds the claim."""
+    STALE = "stale"
+    """The run is elsewhere: past this turn, in another phase, or over."""
+    HELD = "held"
+    """The run is on hold and its moment has not come."""
+    WAITS = "waits"
+    """A call of a `once` tool whose predecessor has no result yet."""
+    DONE = "done"
+    """The call has its result."""
+    CANCELLED = "cancelled"
+    """Somebody asked for the run to be cancelled: no further call starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The right to write: the run, the turn and the fence of the claim."""
+
+    run_id: RunId
+    turn: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnWrite:
+    """What every write at the end of an attempt carries. `spent` is added; `context_tokens` None: as before."""
+
+    append: tuple[Fragment, ...] = ()
+    spent: Spent = field(default_factory=Spent)
+    context_tokens: int | None = None
+    streaks: Streaks = field(default_factory=Streaks)
+    ledger: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCall:
+    """A call of the turn, as recorded before it runs."""
+
+    call_id: CallId
+    tool: str
+    raw_input: str
+    effect: Effect
+    placement: Placement
+
+
+class Written(StrEnum):
+    """What became of a write."""
+
+    WRITTEN = "written"
+    LOST = "lost"
+    """The claim is no longer ours. Nothing was changed."""
+    DUPLICATE_CALL = "duplicate_call"
+    """The answer uses a call id that the run has seen. Nothing was changed."""
+
+
+# A call --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallBegun:
+    """The claim of a call is held."""
+
+    call: OpenCall
+    attempt: int
+    """1 for the first try; it is the fence of this claim."""
+    agent: AgentDigest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldCall:
+    """The right to store a call's result."""
+
+    run_id: RunId
+    turn: int
+    call_id: CallId
+    attempt: int
+
+
+class CallWritten(StrEnum):
+    """What became of a result."""
+
+    STORED = "stored"
+    LAST = "last"
+    """Stored, and it was the last one of its turn: the join is due."""
+    LOST = "lost"
+    """The claim is no longer ours, or the call has its result, or the run is elsewhere. Nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStored:
+    """What became of a result, and the `once` call that may start now, if there is one."""
+
+    written: CallWritten
+    next_once: CallId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnResults:
+    """The results of a turn that is to be joined: the calls in id order, and each one's block."""
+
+    held: Held
+    calls: tuple[CallId, ...]
+    blocks: Mapping[CallId, bytes]
+
+
+# Sweeping ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallState:
+    """An open call as the sweeper sees it. `owner` is empty while nobody has claimed it."""
+
+    call: OpenCall
+    attempt: int
+    owner: str
+    claim_until_ms: int
+    has_result: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """A run that was due to be looked at, and its open calls in order."""
+
+    run: Run
+    calls: tuple[CallState, ...]
+
+
+class Cancelled(StrEnum):
+    """What became of the wish to cancel a run."""
+
+    CANCELLED = "cancelled"
+    REQUESTED = "requested"
+    """Something of it is running; it ends as soon as that is done."""
+    ENDED = "ended"
+    """It was over already."""
+    MISSING = "missing"
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """A run and, if it is over, how it ended. `reason` is a StopReason's value."""
+
+    run: Run
+    tenant: str = ""
+    reason: str = ""
+    error_class: str = ""
+    message: str = ""
+    answer: str | None = None
+    ended_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCounts:
+    """Totals of a batch: added up over its runs, exact."""
+
+    states: Mapping[State, int]
+    reasons: Mapping[str, int]
+    turns: int
+    spent: Spent
+
+    @property
+    def runs(self) -> int:
+        return sum(self.states.values())
+
+    @property
+    def active(self) -> int:
+        """Runs that are not over."""
+        return sum(count for state, count in self.states.items() if not state.is_terminal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReport:
+    """What a living worker process says of itself. `delivered_ms`: per queue, when the newest message it got was due."""
+
+    incarnation: Incarnation
+    host: str
+    pid: int
+    started_ms: int
+    concurrency: int
+    in_flight: int
+    delivered_ms: Mapping[str, int] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+class RunStore(Protocol):
+    """The record. Every method may raise InfrastructureError when the record cannot be reached."""
+
+    # Submission
+
+    async def put_agent(self, digest: AgentDigest, frozen: bytes) -> None:
+        """Keep a frozen agent; the same again changes nothing."""
+
+    async def agent(self, digest: AgentDigest) -> bytes | None:
+        """A frozen agent."""
+
+    async def open_batch(self, batch: BatchInfo) -> BatchInfo:
+        """Open a batch, or find it: the one that is in the record from now on is returned."""
+
+    async def submit(self, batch: BatchInfo, runs: Sequence[NewRun]) -> list[Submitted]:
+        """Create these runs, each atomically; one answer a run, in their order. Rows take the place of `index`."""
+
+    # A turn: QUEUED, TURN_DUE or ON_HOLD -> IN_TURN -> ...
+
+    async def begin(self, run_id: RunId, turn: int, claim: Claim) -> Begun | NotBegun:
+        """Claim the next attempt at this turn."""
+
+    async def open_calls(self, held: Held, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
+        """Append the assistant message and record its calls, before any of them runs."""
+
+    async def go_on(self, held: Held, write: TurnWrite, *, advance: bool) -> Written:
+        """Give the claim back: the next turn is due, or this one again."""
+
+    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str) -> Written:
+        """Give the claim back: this turn is due again in so many seconds."""
+
+    async def finish(self, held: Held, write: TurnWrite, outcome: Outcome) -> Written:
+        """End the run from IN_TURN, or from any state by the sweeper, which holds the fence it examined."""
+
+    # Calls: IN_TOOLS -> JOINING -> TURN_DUE
+
+    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: Claim) -> CallBegun | NotBegun:
+        """Claim a call: the intent is on record before the tool starts."""
+
+    async def finish_call(self, held: HeldCall, block: bytes, entry: Entry, *, working_ms: int) -> CallStored:
+        """Store a call's result. The first one wins."""
+
+    async def results(self, run_id: RunId, turn: int) -> TurnResults | None:
+        """What there is to join; None unless the turn is JOINING."""
+
+    async def join(
+        self, held: Held, message: Fragment, entries: Sequence[Entry] = (), *, working_ms: int = 0
+    ) -> Written:
+        """Append the results and make the next turn due. From IN_TOOLS where every call ran inline (then `entries` and
+        `working_ms` account for them), else from JOINING."""
+
+    # Sweeping
+
+    async def due(self, *, limit: int) -> list[RunId]:
+        """Runs whose moment to be looked at has come, at most `limit`."""
+
+    async def examine(self, run_ids: Sequence[RunId]) -> list[Examined | None]:
+        """These runs, each as one atomic view."""
+
+    async def look_again(self, held: Held, *, seconds: float, sent: bool) -> None:
+        """Look at the run again in so many seconds. `sent`: its message was just sent again. No effect if it has moved."""
+
+    async def recover(self, held: Held, write: TurnWrite) -> Written:
+        """Take the claim of a turn from a worker that is gone: the turn is due again, and the attempt counts as lost."""
+
+    async def recover_call(self, held: HeldCall) -> Written:
+        """Take the claim of a call from a worker that is gone: anybody may begin it again."""
+
+    async def may_sweep(self, owner: Incarnation, *, seconds: float) -> bool:
+        """Whether it is this worker's turn to sweep: one in the fleet in so many seconds."""
+
+    # Control and reading
+
+    async def cancel(self, run_id: RunId) -> Cancelled:
+        """End the run as cancelled, at once or as soon as what is running has stopped."""
+
+    async def run(self, run_id: RunId) -> RunRecord | None:
+        """One run."""
+
+    async def runs(self, run_ids: Sequence[RunId]) -> list[RunRecord | None]:
+        """These runs, in this order."""
+
+    async def transcript(self, run_id: RunId) -> tuple[Fragment, ...]:
+        """A run's messages."""
+
+    async def ledger(self, run_id: RunId) -> tuple[Entry, ...]:
+        """What happened to a run, in order."""
+
+    async def open_call_states(self, run_id: RunId) -> tuple[CallState, ...]:
+        """The calls of the turn a run is in."""
+
+    async def batch(self, name: BatchName) -> BatchInfo | None:
+        """A batch by its name."""
+
+    async def batches(self, *, limit: int) -> list[BatchInfo]:
+        """The newest batches, newest first."""
+
+    async def batch_rows(self, tag: BatchTag, *, start: int, count: int) -> list[RunId]:
+        """A slice of a batch's runs, in the order of the input."""
+
+    async def counts(self, tag: BatchTag) -> BatchCounts:
+        """A batch's totals."""
+
+    # Workers
+
+    async def beat(self, report: WorkerReport, *, alive_seconds: float) -> None:
+        """Say that this worker lives, for so many seconds more."""
+
+    async def retire(self, incarnation: Incarnation) -> None:
+        """Say that this worker is gone: what it still holds may be recovered at once."""
+
+    async def workers(self) -> list[WorkerReport]:
+        """The living workers."""
+
+    async def alive_ms(self, owners: Sequence[Incarnation]) -> dict[Incarnation, int]:
+        """For each of these that lives: for how many milliseconds more that is known."""
+
+    async def aclose(self) -> None:
+        """Give the connections back."""
