@@ -1,0 +1,31 @@
+"""What a model may call: the `@tool` decorator, the schema it makes, loading by path, and guarded execution."""
+
+from paceline.core.errors import ToolLoadError
+from paceline.core.tool_spec import ToolSpec
+
+from .bounding import bounded
+from .context import ToolContext
+from .decorate import tool
+from .definition import Tool
+from .errors import ToolDefinitionError, ToolError
+from .images import Image
+from .registry import Registry
+from .results import ToolResult
+from .run import run_tool
+from .threads import ThreadPerCall
+
+__all__ = [
+    "Image",
+    "Registry",
+    "ThreadPerCall",
+    "Tool",
+    "ToolContext",
+    "ToolDefinitionError",
+    "ToolError",
+    "ToolLoadError",
+    "ToolResult",
+    "ToolSpec",
+    "bounded",
+    "run_tool",
+    "tool",
+]
