@@ -1,4 +1,4 @@
-"""What happened to a run, entry by entry: written in the same transaction as what it tells of, read by `paceline show`."""
+"""What happened to a run, entry by entry: written in one transaction with what it tells of, read by `paceline show`."""
 
 from __future__ import annotations
 

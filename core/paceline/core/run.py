@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .ids import AgentDigest, BatchName, RunId
+from .ids import AgentDigest, RunId
 from .lifecycle import State
 from .usage import Usage
 
@@ -61,7 +61,6 @@ class Run:
     """A run, as its record says. Times are milliseconds since the epoch, by the server's clock."""
 
     run_id: RunId
-    batch: BatchName
     row_id: str
     agent: AgentDigest
     state: State

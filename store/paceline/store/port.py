@@ -1,7 +1,7 @@
 """The record, in the words of the domain. `RedisRunStore` keeps it in Redis, `MemoryRunStore` in a dictionary.
 
-Every transition is one method and atomic. A write of a turn carries the fence of its claim: an older fence is answered LOST and
-changes nothing. A method that is carried out twice because its reply was lost says the same again.
+Every transition is one method and atomic. A write of a turn carries the fence of its claim: an older fence is answered
+LOST and changes nothing. A method that is carried out twice because its reply was lost says the same again.
 """
 
 from __future__ import annotations
@@ -224,7 +224,6 @@ class RunRecord:
     """A run and, if it is over, how it ended. `reason` is a StopReason's value."""
 
     run: Run
-    tenant: str = ""
     reason: str = ""
     error_class: str = ""
     message: str = ""
@@ -253,7 +252,7 @@ class BatchCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReport:
-    """What a living worker process says of itself. `delivered_ms`: per queue, when the newest message it got was due."""
+    """What a living worker process says of itself. `delivered_ms`: for each queue, when its newest message was due."""
 
     incarnation: Incarnation
     host: str
@@ -325,10 +324,10 @@ class RunStore(Protocol):
         """These runs, each as one atomic view."""
 
     async def look_again(self, held: Held, *, seconds: float, sent: bool) -> None:
-        """Look at the run again in so many seconds. `sent`: its message was just sent again. No effect if it has moved."""
+        """Look at the run again in so many seconds; no effect if it has moved. `sent`: its message went out again."""
 
     async def recover(self, held: Held, write: TurnWrite) -> Written:
-        """Take the claim of a turn from a worker that is gone: the turn is due again, and the attempt counts as lost."""
+        """Take the claim of a turn from a worker that is gone: the turn is due again, the attempt counts as lost."""
 
     async def recover_call(self, held: HeldCall) -> Written:
         """Take the claim of a call from a worker that is gone: anybody may begin it again."""
@@ -356,8 +355,8 @@ class RunStore(Protocol):
     async def open_call_states(self, run_id: RunId) -> tuple[CallState, ...]:
         """The calls of the turn a run is in."""
 
-    async def batch(self, name: BatchName) -> BatchInfo | None:
-        """A batch by its name."""
+    async def batch(self, tag: BatchTag) -> BatchInfo | None:
+        """A batch by its tag (`ids.batch_tag` of its name)."""
 
     async def batches(self, *, limit: int) -> list[BatchInfo]:
         """The newest batches, newest first."""

@@ -9,6 +9,7 @@ from .decorate import tool
 from .definition import Tool
 from .errors import ToolDefinitionError, ToolError
 from .images import Image
+from .reading import read_result_tool
 from .registry import Registry
 from .results import ToolResult
 from .run import run_tool
@@ -26,6 +27,7 @@ __all__ = [
     "ToolResult",
     "ToolSpec",
     "bounded",
+    "read_result_tool",
     "run_tool",
     "tool",
 ]

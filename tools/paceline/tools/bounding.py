@@ -5,6 +5,9 @@ from __future__ import annotations
 MIN_RESULT_CHARS = 400
 """Less would leave no room for text beside the note."""
 
+READ_RESULT = "read_result"
+"""The name of the built-in tool that reads what is left out."""
+
 _LONGEST_NAMED_ID = 100
 _HEAD_SHARE = 0.7  # What a text is about stands first; how it ended stands last.
 
@@ -28,5 +31,5 @@ def bounded(text: str, max_chars: int, *, call_id: str | None = None) -> str:
 def _note(missing: int, length: int, offset: int, call_id: str | None) -> str:
     how = ""
     if call_id is not None and len(call_id) <= _LONGEST_NAMED_ID:
-        how = f'; read_result(call_id="{call_id}", offset={offset}) returns them'
+        how = f'; {READ_RESULT}(call_id="{call_id}", offset={offset}) returns them'
     return f"\n\n[... {missing} of {length} characters are left out here{how} ...]\n\n"
