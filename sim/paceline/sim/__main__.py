@@ -1,0 +1,42 @@
+"""`python -m paceline.sim --playbook FILE`: the simulator as a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+from paceline.sim.playbook import Playbook, PlaybookError
+from paceline.sim.server import serve
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until told to stop; prints one line of JSON with the URL once requests are answered."""
+    options = _parser().parse_args(arguments)
+    try:
+        playbook = Playbook.load(options.playbook, delay_s=options.delay_s)
+    except (OSError, PlaybookError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    asyncio.run(serve(playbook, port=options.port, journal_path=options.journal, ready=_announce, clock=time.time))
+    return 0
+
+
+def _announce(url: str) -> None:
+    print(json.dumps({"url": url}), flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m paceline.sim", description=__doc__)
+    parser.add_argument("--playbook", required=True, help="YAML file with the rules to answer by")
+    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
+    parser.add_argument("--journal", help="file to which one JSON line a request is appended")
+    parser.add_argument("--delay-s", type=float, help="seconds before an answer whose rule names none")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

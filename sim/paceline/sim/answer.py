@@ -1,0 +1,132 @@
+"""What the model says: an answer, and the message it becomes on the wire."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from paceline.sim.faults import Fault
+from paceline.sim.message import compact
+
+CHARS_PER_TOKEN = 3.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One tool call. `id` is derived from the conversation when it is empty."""
+
+    tool: str
+    input: Mapping[str, Any] = field(default_factory=dict)
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the model says to one request.
+
+    `stop_reason` is `tool_use` with calls and `end_turn` without, unless given. `delay_s` passes before the
+    first byte. `output_tokens` is counted when None. `blocks`, when given, is sent as the content as it stands,
+    in place of text and calls. `fault` is what happens to the answer on its way.
+    """
+
+    text: str = ""
+    calls: Sequence[Call] = ()
+    blocks: Sequence[Mapping[str, Any]] | None = None
+    stop_reason: str | None = None
+    delay_s: float = 0.0
+    output_tokens: int | None = None
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """An answer as content: blocks, why it ends, and what it costs."""
+
+    content: list[dict[str, Any]]
+    stop_reason: str
+    output_tokens: int
+
+    @property
+    def call_ids(self) -> list[str]:
+        return [block["id"] for block in self.content if block["type"] == "tool_use"]
+
+
+def tokens(chars: int) -> int:
+    """The simulator's tokenizer: 3.5 characters a token, rounded up."""
+    return math.ceil(chars / CHARS_PER_TOKEN)
+
+
+def speak(answer: Answer, conversation: str, max_tokens: int) -> Spoken:
+    """The answer as content, cut at `max_tokens`. Ids depend on `conversation` alone: equal conversations get
+    equal answers."""
+    content = _content(answer, conversation)
+    size = answer.output_tokens or max(1, tokens(sum(_chars(block) for block in content)))
+    if size > max_tokens:
+        return Spoken(content=_cut(content, max_tokens), stop_reason="max_tokens", output_tokens=max_tokens)
+    return Spoken(content=content, stop_reason=_stop_reason(answer, content), output_tokens=size)
+
+
+def make_id(prefix: str, *seed: object) -> str:
+    """An id like the API's: a prefix and 22 characters that depend on the seed alone."""
+    return prefix + blake2b(repr(seed).encode(), digest_size=11).hexdigest()
+
+
+def _content(answer: Answer, conversation: str) -> list[dict[str, Any]]:
+    if answer.blocks is not None:
+        return [dict(block) for block in answer.blocks]
+    text = [{"type": "text", "text": answer.text}] if answer.text else []
+    return text + [
+        {
+            "type": "tool_use",
+            "id": call.id or make_id("toolu_01", conversation, position),
+            "name": call.tool,
+            "input": dict(call.input),
+        }
+        for position, call in enumerate(answer.calls)
+    ]
+
+
+def _stop_reason(answer: Answer, content: list[dict[str, Any]]) -> str:
+    if answer.stop_reason is not None:
+        return answer.stop_reason
+    return "tool_use" if any(block["type"] == "tool_use" for block in content) else "end_turn"
+
+
+def _chars(block: Mapping[str, Any]) -> int:
+    match block["type"]:
+        case "text":
+            return len(block["text"])
+        case "tool_use":
+            return len(block["name"]) + len(compact(block["input"]))
+        case _:
+            return len(compact(block))
+
+
+def _cut(content: list[dict[str, Any]], max_tokens: int) -> list[dict[str, Any]]:
+    """As much as fits. A text is cut in the middle; a call is left with an empty input, as one whose arguments
+    were cut before they could be read; what follows is missing."""
+    left = int(max_tokens * CHARS_PER_TOKEN)
+    kept: list[dict[str, Any]] = []
+    for block in content:
+        size = _chars(block)
+        if size > left:
+            return kept + _cut_block(block, left)
+        kept.append(block)
+        left -= size
+    # The answer was declared longer than its text: its last call is the one that was being written.
+    if kept and kept[-1]["type"] == "tool_use":
+        kept[-1] = {**kept[-1], "input": {}}
+    return kept
+
+
+def _cut_block(block: dict[str, Any], left: int) -> list[dict[str, Any]]:
+    match block["type"]:
+        case "text" if block["text"][:left].strip():
+            return [{**block, "text": block["text"][:left]}]
+        case "tool_use" if left > len(block["name"]):
+            return [{**block, "input": {}}]
+        case _:
+            return []

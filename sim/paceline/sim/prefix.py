@@ -1,0 +1,58 @@
+"""System prompt and tools: the part of a prompt that stays the same through a run, so read only once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain
+from typing import Any
+
+from paceline.sim.fields import system_refusals
+from paceline.sim.message import Block, content_blocks, read_block
+from paceline.sim.rules import Refusal
+from paceline.sim.tool_definitions import tool_refusals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefix:
+    """Tools and system prompt as blocks, in that order; `sha256` is of their bytes as sent, system first.
+    A malformed one has no blocks but a refusal."""
+
+    blocks: tuple[Block, ...]
+    sha256: str
+    refusal: Refusal | None
+
+
+class PrefixShelf:
+    """Prefixes read lately, at most `size` of them."""
+
+    def __init__(self, size: int = 256) -> None:
+        self._size = size
+        self._prefixes: OrderedDict[tuple[str, str], Prefix] = OrderedDict()
+
+    def read(self, fields: Mapping[str, Any], raw: Mapping[str, str]) -> Prefix:
+        """The prefix of a request whose tools and system have the right types."""
+        key = (raw.get("system", ""), raw.get("tools", ""))
+        prefix = self._prefixes.get(key)
+        if prefix is None:
+            prefix = _read(fields.get("system"), fields.get("tools"), "".join(key))
+            self._prefixes[key] = prefix
+            if len(self._prefixes) > self._size:
+                self._prefixes.popitem(last=False)
+        return prefix
+
+
+def _read(system: str | list[Any] | None, tools: list[Any] | None, raw: str) -> Prefix:
+    refusal = next(chain(system_refusals(system), tool_refusals(tools)), None)
+    blocks = () if refusal else tuple(_blocks(system, tools))
+    digest = sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()
+    return Prefix(blocks=blocks, sha256=digest, refusal=refusal)
+
+
+def _blocks(system: str | list[Any] | None, tools: list[Any] | None) -> Iterator[Block]:
+    for tool in tools or ():
+        yield read_block({"type": "custom", **tool}, "tools")
+    for block in content_blocks(system or []):
+        yield read_block(block, "system")
