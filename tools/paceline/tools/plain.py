@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Awaitable, Iterator
 from enum import Enum
+from pathlib import PurePath
 from typing import NoReturn, TypeAlias
 
 from pydantic_core import to_jsonable_python
@@ -47,8 +48,8 @@ def _plain(value: object) -> PlainData:
             return value
         case Enum():
             return _plain(value.value)
-        case str():
-            return unbroken(value)
+        case str() | PurePath():
+            return unbroken(str(value))
         case int():
             return int(value)
         case float():
