@@ -55,6 +55,15 @@ class Spent:
     working_ms: int = 0
     tool_calls: int = 0
 
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            usage=self.usage + other.usage,
+            cost_nanousd=self.cost_nanousd + other.cost_nanousd,
+            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
+            working_ms=self.working_ms + other.working_ms,
+            tool_calls=self.tool_calls + other.tool_calls,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:

@@ -1,0 +1,548 @@
+"""The record in a dictionary: the twin of `RedisRunStore` for fast tests, in one process and one event loop.
+
+It keeps every promise of the port but one: it forgets everything with the process. No method awaits, so each is atomic.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from paceline.core.endings import Outcome, StopReason
+from paceline.core.ids import AgentDigest, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
+from paceline.core.ledger import Entry, ModelCalled
+from paceline.core.lifecycle import TURN_CAN_BEGIN, Event, State, move
+from paceline.core.run import Run, Spent
+from paceline.core.tool_spec import Effect, Placement
+from paceline.core.transcript import Fragment
+
+from .port import (
+    BatchCounts,
+    BatchInfo,
+    Begun,
+    CallBegun,
+    CallState,
+    CallStored,
+    CallWritten,
+    Cancelled,
+    Claim,
+    Examined,
+    Held,
+    HeldCall,
+    NewRun,
+    NotBegun,
+    OpenCall,
+    RunRecord,
+    Submitted,
+    TurnResults,
+    TurnWrite,
+    WorkerReport,
+    Written,
+)
+
+_CANCELLED = Outcome(reason=StopReason.CANCELLED, message="cancelled")
+_WEEK_SECONDS = 7 * 86_400.0
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    call: OpenCall
+    attempt: int = 0
+    nonce: str = ""
+    owner: str = ""
+    claim_until_ms: int = 0
+    block: bytes | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self.nonce) and self.block is None
+
+    @property
+    def state(self) -> CallState:
+        return CallState(
+            call=self.call,
+            attempt=self.attempt,
+            owner=self.owner,
+            claim_until_ms=self.claim_until_ms,
+            has_result=self.block is not None,
+        )
+
+
+@dataclass(slots=True)
+class _Record:
+    run: Run
+    digest: str
+    due_ms: int | None
+    """When to look at the run; None: never again."""
+    fragments: list[Fragment]
+    ledger: list[Entry] = field(default_factory=list)
+    calls: dict[CallId, _OpenCall] = field(default_factory=dict)
+    """The calls of the turn, in id order."""
+    seen: set[CallId] = field(default_factory=set)
+    """Every call id of the run."""
+    nonce: str = ""
+    outcome: Outcome | None = None
+    ended_ms: int = 0
+
+    @property
+    def has_running_call(self) -> bool:
+        return any(call.is_running for call in self.calls.values())
+
+    def waits_for_its_turn(self, call_id: CallId) -> bool:
+        """Whether an earlier `once` call of the turn has no result yet, and this one is `once` too."""
+        once = self.once_without_result()
+        return call_id in once and once[0] != call_id
+
+    def once_without_result(self) -> list[CallId]:
+        return [
+            call_id
+            for call_id, open_call in self.calls.items()
+            if open_call.call.effect is Effect.ONCE and open_call.block is None
+        ]
+
+    def public(self) -> RunRecord:
+        if self.outcome is None:
+            return RunRecord(run=self.run)
+        return RunRecord(
+            run=self.run,
+            reason=self.outcome.reason,
+            error_class=self.outcome.blames or "",
+            message=self.outcome.message,
+            answer=self.outcome.answer,
+            ended_ms=self.ended_ms,
+        )
+
+
+@dataclass(slots=True)
+class _Batch:
+    info: BatchInfo
+    rows: dict[RunId, int] = field(default_factory=dict)
+    states: Counter[State] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    turns: int = 0
+    spent: Spent = field(default_factory=Spent)
+
+
+class MemoryRunStore:
+    """A RunStore in memory. `clock` gives the time in milliseconds since the epoch; runs that are over for
+    `retention_seconds` are forgotten."""
+
+    def __init__(
+        self, clock: Callable[[], int], *, claim_seconds: float = 30.0, retention_seconds: float = _WEEK_SECONDS
+    ) -> None:
+        self._now_ms = clock
+        self._claim_ms = _ms(claim_seconds)
+        self._retention_ms = _ms(retention_seconds)
+        self._agents: dict[AgentDigest, bytes] = {}
+        self._batches: dict[BatchTag, _Batch] = {}
+        self._records: dict[RunId, _Record] = {}
+        self._workers: dict[Incarnation, tuple[WorkerReport, int]] = {}
+        self._next_sweep_ms = 0
+
+    # Submission
+
+    async def put_agent(self, digest: AgentDigest, frozen: bytes) -> None:
+        self._agents.setdefault(digest, frozen)
+
+    async def agent(self, digest: AgentDigest) -> bytes | None:
+        return self._agents.get(digest)
+
+    async def open_batch(self, batch: BatchInfo) -> BatchInfo:
+        opened = _Batch(info=replace(batch, opened_ms=self._now_ms()))
+        return self._batches.setdefault(batch_tag(batch.name), opened).info
+
+    async def submit(self, batch: BatchInfo, runs: Sequence[NewRun]) -> list[Submitted]:
+        return [self._submit(batch, new) for new in runs]
+
+    def _submit(self, info: BatchInfo, new: NewRun) -> Submitted:
+        known = self._find(new.run_id)
+        if known:
+            return Submitted.EXISTS if known.digest == new.digest else Submitted.CONFLICT
+        self._records[new.run_id] = self._new_record(info, new)
+        batch = self._batches[batch_tag(info.name)]
+        batch.rows[new.run_id] = new.index
+        batch.states[State.QUEUED] += 1
+        return Submitted.CREATED
+
+    def _new_record(self, info: BatchInfo, new: NewRun) -> _Record:
+        now_ms = self._now_ms()
+        run = Run(
+            run_id=new.run_id,
+            row_id=new.row_id,
+            agent=info.agent,
+            state=State.QUEUED,
+            turn=1,
+            fence=0,
+            submitted_ms=now_ms,
+            sent_ms=now_ms,
+        )
+        return _Record(run=run, digest=new.digest, due_ms=now_ms + self._claim_ms, fragments=list(new.first))
+
+    # A turn
+
+    async def begin(self, run_id: RunId, turn: int, claim: Claim) -> Begun | NotBegun:
+        record = self._find(run_id)
+        if record is None:
+            return NotBegun.MISSING
+        if record.run.turn != turn:
+            return NotBegun.STALE
+        if record.run.state is State.IN_TURN:
+            return _begun(record) if record.nonce == claim.nonce else NotBegun.BUSY
+        if record.run.state not in TURN_CAN_BEGIN:
+            return NotBegun.STALE
+        if record.run.hold_until_ms > self._now_ms():
+            return NotBegun.HELD
+        self._claim(record, claim)
+        return _begun(record)
+
+    def _claim(self, record: _Record, claim: Claim) -> None:
+        self._move(record, Event.BEGIN)
+        record.run = replace(
+            record.run,
+            fence=record.run.fence + 1,
+            attempts=record.run.attempts + 1,
+            owner=claim.owner,
+            claim_until_ms=self._now_ms() + _ms(claim.longest_seconds),
+            hold_until_ms=0,
+            hold_reason="",
+        )
+        record.nonce = claim.nonce
+        self._look_after_claim(record)
+
+    async def open_calls(self, held: Held, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
+        record = self._in_turn(held)
+        if record is None:
+            return Written.LOST
+        if any(call.call_id in record.seen for call in calls):
+            return Written.DUPLICATE_CALL
+        if self._write(record, write, Event.OPEN_CALLS):
+            record.calls = {call.call_id: _OpenCall(call) for call in calls}
+            record.seen.update(record.calls)
+            self._look_after_claim(record)
+        return Written.WRITTEN
+
+    async def go_on(self, held: Held, write: TurnWrite, *, advance: bool) -> Written:
+        record = self._in_turn(held)
+        if record is None:
+            return Written.LOST
+        if self._write(record, write, Event.GO_ON):
+            record.run = replace(record.run, turn=record.run.turn + advance)
+            self._turn_due(record)
+        return Written.WRITTEN
+
+    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str) -> Written:
+        record = self._in_turn(held)
+        if record is None:
+            return Written.LOST
+        if self._write(record, write, Event.HOLD):
+            _give_back(record)
+            record.due_ms = self._now_ms() + _ms(seconds)
+            record.run = replace(record.run, hold_until_ms=record.due_ms, hold_reason=reason)
+        return Written.WRITTEN
+
+    async def finish(self, held: Held, write: TurnWrite, outcome: Outcome) -> Written:
+        record = self._held(held)
+        if record is None or record.run.state.is_terminal:
+            return Written.LOST
+        self._end(record, outcome)
+        self._account(record, write.spent, write.ledger)
+        _append(record, write)
+        return Written.WRITTEN
+
+    # Calls
+
+    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: Claim) -> CallBegun | NotBegun:
+        record = self._find(run_id)
+        if record is None:
+            return NotBegun.MISSING
+        call = record.calls.get(call_id)
+        if call is None or record.run.state is not State.IN_TOOLS or record.run.turn != turn:
+            return NotBegun.STALE
+        if record.run.cancel_requested:
+            return NotBegun.CANCELLED
+        return self._begin_call(record, call, claim)
+
+    def _begin_call(self, record: _Record, call: _OpenCall, claim: Claim) -> CallBegun | NotBegun:
+        if call.block is not None:
+            return NotBegun.DONE
+        if call.nonce and call.nonce != claim.nonce:
+            return NotBegun.BUSY
+        if record.waits_for_its_turn(call.call.call_id):
+            return NotBegun.WAITS
+        if not call.nonce:
+            call.attempt += 1
+            call.nonce, call.owner = claim.nonce, claim.owner
+            call.claim_until_ms = self._now_ms() + _ms(claim.longest_seconds)
+        return CallBegun(call=call.call, attempt=call.attempt, agent=record.run.agent)
+
+    async def finish_call(self, held: HeldCall, block: bytes, entry: Entry, *, working_ms: int) -> CallStored:
+        record = self._find(held.run_id)
+        call = _running_call(record, held) if record else None
+        if record is None or call is None:
+            return CallStored(written=CallWritten.LOST)
+        call.block = block
+        self._account(record, Spent(working_ms=working_ms, tool_calls=1), [entry])
+        if record.run.cancel_requested and not record.has_running_call:
+            self._end(record, _CANCELLED)
+            return CallStored(written=CallWritten.STORED)
+        return self._after_result(record, call)
+
+    def _after_result(self, record: _Record, call: _OpenCall) -> CallStored:
+        if all(other.block is not None for other in record.calls.values()):
+            self._move(record, Event.LAST_RESULT)
+            self._send(record)
+            return CallStored(written=CallWritten.LAST)
+        waiting = record.once_without_result() if call.call.effect is Effect.ONCE else []
+        return CallStored(written=CallWritten.STORED, next_once=waiting[0] if waiting else None)
+
+    async def results(self, run_id: RunId, turn: int) -> TurnResults | None:
+        record = self._find(run_id)
+        if record is None or record.run.state is not State.JOINING or record.run.turn != turn:
+            return None
+        return TurnResults(
+            held=Held(run_id=run_id, turn=turn, fence=record.run.fence),
+            calls=tuple(record.calls),
+            blocks={call_id: call.block for call_id, call in record.calls.items() if call.block is not None},
+        )
+
+    async def join(
+        self, held: Held, message: Fragment, entries: Sequence[Entry] = (), *, working_ms: int = 0
+    ) -> Written:
+        record = self._held(held)
+        if record is None or not _can_join(record):
+            return Written.LOST
+        self._account(record, Spent(working_ms=working_ms, tool_calls=len(entries)), entries)
+        if record.run.cancel_requested:
+            self._end(record, _CANCELLED)
+            return Written.WRITTEN
+        self._move(record, Event.JOIN)
+        record.fragments.append(message)
+        record.calls = {}
+        record.run = replace(record.run, turn=record.run.turn + 1)
+        self._turn_due(record)
+        return Written.WRITTEN
+
+    # Sweeping
+
+    async def due(self, *, limit: int) -> list[RunId]:
+        now_ms = self._now_ms()
+        moments = sorted(
+            (record.due_ms, run_id)
+            for run_id, record in self._records.items()
+            if record.due_ms is not None and record.due_ms <= now_ms
+        )
+        return [run_id for _, run_id in moments[:limit]]
+
+    async def examine(self, run_ids: Sequence[RunId]) -> list[Examined | None]:
+        records = [self._find(run_id) for run_id in run_ids]
+        return [Examined(run=record.run, calls=_call_states(record)) if record else None for record in records]
+
+    async def look_again(self, held: Held, *, seconds: float, sent: bool) -> None:
+        record = self._held(held)
+        if record is None or record.due_ms is None:
+            return
+        record.due_ms = self._now_ms() + _ms(seconds)
+        if sent:
+            record.run = replace(record.run, sent_ms=self._now_ms())
+
+    async def recover(self, held: Held, write: TurnWrite) -> Written:
+        record = self._in_turn(held)
+        if record is None:
+            return Written.LOST
+        lost, fence = record.run.lost_attempts + 1, record.run.fence + 1
+        record.run = replace(record.run, lost_attempts=lost, fence=fence)
+        if self._write(record, write, Event.RECOVER):
+            self._turn_due(record)
+        return Written.WRITTEN
+
+    async def recover_call(self, held: HeldCall) -> Written:
+        record = self._find(held.run_id)
+        call = _running_call(record, held) if record else None
+        if call is None:
+            return Written.LOST
+        call.nonce, call.owner, call.claim_until_ms = "", "", 0
+        return Written.WRITTEN
+
+    async def may_sweep(self, owner: Incarnation, *, seconds: float) -> bool:
+        if self._now_ms() < self._next_sweep_ms:
+            return False
+        self._next_sweep_ms = self._now_ms() + _ms(seconds)
+        return True
+
+    # Control and reading
+
+    async def cancel(self, run_id: RunId) -> Cancelled:
+        record = self._find(run_id)
+        if record is None:
+            return Cancelled.MISSING
+        if record.run.state.is_terminal:
+            return Cancelled.ENDED
+        if record.run.state is State.IN_TURN or record.has_running_call:
+            record.run = replace(record.run, cancel_requested=True)
+            return Cancelled.REQUESTED
+        record.run = replace(record.run, fence=record.run.fence + 1)
+        self._end(record, _CANCELLED)
+        return Cancelled.CANCELLED
+
+    async def run(self, run_id: RunId) -> RunRecord | None:
+        record = self._find(run_id)
+        return record.public() if record else None
+
+    async def runs(self, run_ids: Sequence[RunId]) -> list[RunRecord | None]:
+        return [await self.run(run_id) for run_id in run_ids]
+
+    async def transcript(self, run_id: RunId) -> tuple[Fragment, ...]:
+        record = self._find(run_id)
+        return tuple(record.fragments) if record else ()
+
+    async def ledger(self, run_id: RunId) -> tuple[Entry, ...]:
+        record = self._find(run_id)
+        return tuple(record.ledger) if record else ()
+
+    async def open_call_states(self, run_id: RunId) -> tuple[CallState, ...]:
+        record = self._find(run_id)
+        return _call_states(record) if record else ()
+
+    async def batch(self, tag: BatchTag) -> BatchInfo | None:
+        batch = self._batches.get(tag)
+        return batch.info if batch else None
+
+    async def batches(self, *, limit: int) -> list[BatchInfo]:
+        newest_first = sorted(self._batches.values(), key=lambda batch: batch.info.opened_ms, reverse=True)
+        return [batch.info for batch in newest_first[:limit]]
+
+    async def batch_rows(self, tag: BatchTag, *, start: int, count: int) -> list[RunId]:
+        rows = self._batches[tag].rows if tag in self._batches else {}
+        return sorted(rows, key=lambda run_id: (rows[run_id], run_id))[start : start + count]
+
+    async def counts(self, tag: BatchTag) -> BatchCounts:
+        batch = self._batches.get(tag)
+        if batch is None:
+            return BatchCounts(states={}, reasons={}, turns=0, spent=Spent())
+        return BatchCounts(
+            states=dict(+batch.states), reasons=dict(batch.reasons), turns=batch.turns, spent=batch.spent
+        )
+
+    # Workers
+
+    async def beat(self, report: WorkerReport, *, alive_seconds: float) -> None:
+        self._workers[report.incarnation] = (report, self._now_ms() + _ms(alive_seconds))
+
+    async def retire(self, incarnation: Incarnation) -> None:
+        self._workers.pop(incarnation, None)
+
+    async def workers(self) -> list[WorkerReport]:
+        return [report for report, _ in self._living()]
+
+    async def alive_ms(self, owners: Sequence[Incarnation]) -> dict[Incarnation, int]:
+        left = {report.incarnation: until_ms - self._now_ms() for report, until_ms in self._living()}
+        return {owner: left[owner] for owner in owners if owner in left}
+
+    async def aclose(self) -> None:
+        """There is nothing to give back."""
+
+    # What the transitions share
+
+    def _find(self, run_id: RunId) -> _Record | None:
+        record = self._records.get(run_id)
+        if record and record.ended_ms and self._now_ms() >= record.ended_ms + self._retention_ms:
+            del self._records[run_id]
+            return None
+        return record
+
+    def _held(self, held: Held) -> _Record | None:
+        record = self._find(held.run_id)
+        if record and (record.run.fence, record.run.turn) == (held.fence, held.turn):
+            return record
+        return None
+
+    def _in_turn(self, held: Held) -> _Record | None:
+        record = self._held(held)
+        return record if record and record.run.state is State.IN_TURN else None
+
+    def _write(self, record: _Record, write: TurnWrite, event: Event) -> bool:
+        """Account for an attempt and move the run; False if it was to be cancelled, and now is."""
+        self._account(record, write.spent, write.ledger)
+        if record.run.cancel_requested:
+            self._end(record, _CANCELLED)
+            return False
+        self._move(record, event)
+        _append(record, write)
+        return True
+
+    def _move(self, record: _Record, event: Event) -> None:
+        state = move(record.run.state, event)
+        states = self._batch_of(record).states
+        states[record.run.state] -= 1
+        states[state] += 1
+        record.run = replace(record.run, state=state)
+
+    def _account(self, record: _Record, spent: Spent, entries: Sequence[Entry]) -> None:
+        batch = self._batch_of(record)
+        batch.spent += spent
+        batch.turns += sum(isinstance(entry, ModelCalled) for entry in entries)
+        record.run = replace(record.run, spent=record.run.spent + spent)
+        record.ledger += entries
+
+    def _end(self, record: _Record, outcome: Outcome) -> None:
+        self._move(record, outcome.ending.event)
+        _give_back(record)
+        record.run = replace(record.run, hold_until_ms=0, hold_reason="")
+        record.outcome, record.ended_ms, record.due_ms = outcome, self._now_ms(), None
+        record.calls = {}
+        self._batch_of(record).reasons[outcome.reason] += 1
+
+    def _turn_due(self, record: _Record) -> None:
+        _give_back(record)
+        self._send(record)
+
+    def _send(self, record: _Record) -> None:
+        record.run = replace(record.run, sent_ms=self._now_ms())
+        self._look_after_claim(record)
+
+    def _look_after_claim(self, record: _Record) -> None:
+        record.due_ms = self._now_ms() + self._claim_ms
+
+    def _batch_of(self, record: _Record) -> _Batch:
+        return self._batches[tag_of(record.run.run_id)]
+
+    def _living(self) -> Iterator[tuple[WorkerReport, int]]:
+        now_ms = self._now_ms()
+        return (known for known in self._workers.values() if known[1] > now_ms)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _begun(record: _Record) -> Begun:
+    return Begun(run=record.run, fragments=tuple(record.fragments))
+
+
+def _append(record: _Record, write: TurnWrite) -> None:
+    record.fragments += write.append
+    known = record.run.context_tokens if write.context_tokens is None else write.context_tokens
+    record.run = replace(record.run, context_tokens=known, streaks=write.streaks)
+
+
+def _give_back(record: _Record) -> None:
+    record.nonce = ""
+    record.run = replace(record.run, owner="", claim_until_ms=0)
+
+
+def _can_join(record: _Record) -> bool:
+    if record.run.state is State.IN_TOOLS:
+        return all(open_call.call.placement is Placement.INLINE for open_call in record.calls.values())
+    return record.run.state is State.JOINING
+
+
+def _running_call(record: _Record, held: HeldCall) -> _OpenCall | None:
+    if record.run.state is not State.IN_TOOLS or record.run.turn != held.turn:
+        return None
+    call = record.calls.get(held.call_id)
+    return call if call and call.is_running and call.attempt == held.attempt else None
+
+
+def _call_states(record: _Record) -> tuple[CallState, ...]:
+    return tuple(open_call.state for open_call in record.calls.values())
