@@ -1,0 +1,255 @@
+"""The agent file: YAML in, an `Agent` out, or one error that lists all that is wrong with the file, line by line."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from paceline.core.agent import Agent, Limits
+from paceline.core.errors import AgentFileError, UsageError
+from paceline.core.models import max_output_tokens
+from paceline.core.tool_spec import ToolSpec
+from paceline.core.usage import is_priced
+from paceline.tools import Registry
+
+from .template import BadTemplate, Template, read_template
+from .yaml_lines import KeyPath, NotYaml, YamlFile, read_yaml
+
+NOT_YET = ("finish", "compact_at", "limits.repeats", "limits.error_turns")
+"""Keys of the design that this release does not read yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFile:
+    """What an agent file says: the agent, and how a row becomes its prompt (None: each row has its own)."""
+
+    agent: Agent
+    template: Template | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong, and where."""
+
+    at: KeyPath
+    message: str
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+_Positive = Annotated[int, Field(gt=0)]
+_PositiveNumber = Annotated[float, Field(gt=0)]
+
+
+class _LimitsSection(_Section):
+    turns: _Positive | None = None
+    tokens: _Positive | None = None
+    seconds: _PositiveNumber | None = None
+    deadline: _PositiveNumber | None = None
+    usd: _PositiveNumber | None = None
+
+
+class _FileSection(_Section):
+    # The defaults are the agent's own: only what the file sets is taken from here.
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    model: Annotated[str, Field(min_length=1)]
+    max_tokens: _Positive = 1
+    system: str = ""
+    prompt: Annotated[str | None, Field(min_length=1)] = None
+    tools: list[Any] = Field(default_factory=list)
+    limits: _LimitsSection = Field(default_factory=_LimitsSection)
+    model_attempts: _Positive = 1
+    empty_retries: Annotated[int, Field(ge=0)] = 0
+    pauses: Annotated[int, Field(ge=0)] = 0
+
+
+_EXAMPLES = {"name": "oncall", "model": "claude-sonnet-5-5"}
+_NAME_RULE = "1 to 64 letters, digits or . _ -, and a letter or digit first"
+
+
+def load_agent_file(path: str | os.PathLike[str], *, search_paths: Iterable[str | os.PathLike[str]] = ()) -> AgentFile:
+    """Read an agent file. Its tools are imported: from its own folder, the working folder, and `search_paths`.
+
+    Raises AgentFileError, one line for each thing wrong: file, line, key, what was expected, the fix.
+    """
+    file = Path(path)
+    yaml_file = _read(file)
+    section = _checked(file, yaml_file)
+    registry = Registry([file.parent, Path.cwd(), *search_paths])
+    tools, problems = _load_tools(registry, section.tools)
+    template = _template(section.prompt, problems)
+    agent = _agent(section, tools)
+    problems += [*_tool_problems(tools), *_agent_problems(agent, set(_flat_keys(yaml_file.data)))]
+    _raise_if(file, yaml_file, problems)
+    return AgentFile(agent=agent, template=template)
+
+
+def _read(file: Path) -> YamlFile:
+    try:
+        return read_yaml(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise AgentFileError(f"{file}: no such file: name the agent's YAML file{_nearby(file)}") from None
+    except OSError as error:
+        raise AgentFileError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise AgentFileError(f"{file}: not UTF-8 (byte {error.start}): save the file as UTF-8") from None
+    except NotYaml as error:
+        raise AgentFileError(f"{file}:{error.line}:{error.column}: not YAML: {error}") from None
+
+
+def _nearby(file: Path) -> str:
+    folder = file.parent
+    names = [entry.name for entry in folder.glob("*.y*ml")] if folder.is_dir() else []
+    near = difflib.get_close_matches(file.name, names, n=1) or names[:1]
+    return f" (there is {folder / near[0]})" if near else ""
+
+
+def _checked(file: Path, yaml_file: YamlFile) -> _FileSection:
+    if not isinstance(yaml_file.data, dict):
+        raise AgentFileError(
+            f"{file}:1: expected keys such as `name: oncall` and `model: ...`, found {_kind(yaml_file)}"
+        )
+    try:
+        return _FileSection.model_validate(yaml_file.data)
+    except ValidationError as error:
+        problems = [_problem(details) for details in error.errors(include_url=False)]
+        raise AgentFileError(_report(file, yaml_file, problems)) from None
+
+
+def _kind(yaml_file: YamlFile) -> str:
+    return "nothing" if yaml_file.data is None else f"a {type(yaml_file.data).__name__}"
+
+
+def _problem(error: ErrorDetails) -> Problem:
+    at: KeyPath = error["loc"]
+    match error["type"]:
+        case "missing":
+            key = str(at[-1])
+            return Problem(at=at, message=f"missing: add `{key}: {_EXAMPLES[key]}`, say")
+        case "extra_forbidden":
+            return Problem(at=at, message=_unknown_key(at))
+        case "string_pattern_mismatch":
+            return Problem(at=at, message=f"expected {_NAME_RULE}, found {error['input']!r}")
+        case _:
+            expected = error["msg"].replace("Input should be", "expected").replace("a valid ", "")
+            return Problem(at=at, message=f"{expected}, found {_short(error['input'])}")
+
+
+def _unknown_key(at: KeyPath) -> str:
+    if ".".join(map(str, at)) in NOT_YET:
+        return "not supported yet: take it out"
+    section = _LimitsSection if at[0] == "limits" else _FileSection
+    known = list(section.model_fields)
+    near = difflib.get_close_matches(str(at[-1]), known, n=1)
+    return f"unknown key: did you mean `{near[0]}`?" if near else f"unknown key: the keys here are {', '.join(known)}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _load_tools(registry: Registry, entries: Sequence[object]) -> tuple[dict[int, ToolSpec], list[Problem]]:
+    tools: dict[int, ToolSpec] = {}
+    problems: list[Problem] = []
+    for index, entry in enumerate(entries):
+        try:
+            tools[index] = _load_tool(registry, entry)
+        except UsageError as error:
+            problems.append(Problem(at=("tools", index), message=str(error)))
+    return tools, problems
+
+
+def _load_tool(registry: Registry, entry: object) -> ToolSpec:
+    match entry:
+        case str():
+            return registry.load(entry).spec
+        case {"mcp": _}:
+            raise UsageError("tools of an MCP server are not supported yet: take the entry out")
+        case _:
+            raise UsageError(f"expected `module:function`, as in `wiki_tools:get_page`, found {_short(entry)}")
+
+
+def _template(prompt: str | None, problems: list[Problem]) -> Template | None:
+    try:
+        return None if prompt is None else read_template(prompt)
+    except BadTemplate as error:
+        problems.append(Problem(at=("prompt",), message=str(error)))
+        return None
+
+
+def _agent(section: _FileSection, tools: Mapping[int, ToolSpec]) -> Agent:
+    given = section.model_dump(exclude_unset=True, exclude={"tools", "limits", "prompt"})
+    limits = section.limits.model_dump(exclude_unset=True)
+    if "deadline" in limits:
+        limits["deadline_seconds"] = limits.pop("deadline")
+    return Agent(**given, tools=tuple(tools.values()), limits=Limits(**limits))
+
+
+def _tool_problems(tools: Mapping[int, ToolSpec]) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for index, tool in tools.items():
+        if tool.name in first:
+            other = tools[first[tool.name]]
+            yield Problem(
+                at=("tools", index),
+                message=f"two tools are called {tool.name!r}: {other.path} and {tool.path}: "
+                'give one of them another name, `@tool(name="...")`',
+            )
+        first.setdefault(tool.name, index)
+        yield from _schema_problems(index, tool)
+
+
+def _schema_problems(index: int, tool: ToolSpec) -> Iterator[Problem]:
+    try:
+        Draft202012Validator.check_schema(dict(tool.input_schema))
+    except SchemaError as error:
+        yield Problem(
+            at=("tools", index),
+            message=f"tool {tool.path}: its input schema is not JSON Schema: at {error.json_path}: {error.message}",
+        )
+
+
+def _agent_problems(agent: Agent, given: set[str]) -> Iterator[Problem]:
+    if agent.limits.usd is not None and not is_priced(agent.model):
+        at: KeyPath = ("limits", "usd") if "limits.usd" in given else ("model",)
+        yield Problem(
+            at=at,
+            message=f"the price of {agent.model!r} is unknown, so limits.usd (${agent.limits.usd:g}) cannot be kept: "
+            "check the model's name, or set `usd: null` under `limits` to run without it",
+        )
+    maximum = max_output_tokens(agent.model)
+    if agent.max_tokens > maximum:
+        yield Problem(
+            at=("max_tokens",), message=f"{agent.max_tokens} is more than {agent.model} gives: at most {maximum}"
+        )
+
+
+def _flat_keys(data: object, prefix: str = "") -> Iterator[str]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield f"{prefix}{key}"
+            yield from _flat_keys(value, f"{prefix}{key}.")
+
+
+def _raise_if(file: Path, yaml_file: YamlFile, problems: Sequence[Problem]) -> None:
+    if problems:
+        raise AgentFileError(_report(file, yaml_file, problems))
+
+
+def _report(file: Path, yaml_file: YamlFile, problems: Sequence[Problem]) -> str:
+    lines = sorted(
+        (yaml_file.line_of(problem.at), ".".join(map(str, problem.at)), problem.message) for problem in problems
+    )
+    return "\n".join(f"{file}:{line}: {key}: {message}" for line, key, message in lines)

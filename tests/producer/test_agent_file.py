@@ -1,0 +1,210 @@
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paceline.core.errors import AgentFileError
+from paceline.producer.agent_file import AgentFile, load_agent_file
+
+GOOD = """\
+name: oncall
+model: claude-sonnet-5-5
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_modules() -> Iterator[None]:
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if name.startswith("pf_"):
+            del sys.modules[name]
+
+
+def loaded(folder: Path, text: str) -> AgentFile:
+    (folder / "agent.yaml").write_text(text)
+    return load_agent_file(folder / "agent.yaml")
+
+
+def refused(folder: Path, text: str) -> list[str]:
+    with pytest.raises(AgentFileError) as caught:
+        loaded(folder, text)
+    return str(caught.value).replace(f"{folder}/", "").split("\n")
+
+
+def test_a_file_of_two_keys_is_an_agent_with_the_defaults(tmp_path: Path) -> None:
+    agent = loaded(tmp_path, GOOD).agent
+    assert (agent.name, agent.model, agent.max_tokens, agent.limits.turns) == ("oncall", "claude-sonnet-5-5", 4096, 25)
+
+
+def test_every_key_reaches_the_agent(tmp_path: Path) -> None:
+    (tmp_path / "pf_all.py").write_text(_tool("find"))
+    file = loaded(
+        tmp_path,
+        GOOD + "max_tokens: 100\nsystem: Be brief\nprompt: Who owns {service}?\ntools: [pf_all:find]\n"
+        "limits: {turns: 3, tokens: null, seconds: 60, deadline: 3600, usd: 0.5}\n"
+        "model_attempts: 2\nempty_retries: 0\npauses: 1\n",
+    )
+    agent, limits = file.agent, file.agent.limits
+    assert (agent.max_tokens, agent.system, agent.model_attempts, agent.empty_retries, agent.pauses) == (
+        100,
+        "Be brief",
+        2,
+        0,
+        1,
+    )
+    assert (limits.turns, limits.tokens, limits.seconds, limits.deadline_seconds, limits.usd) == (
+        3,
+        None,
+        60,
+        3600,
+        0.5,
+    )
+    assert [tool.path for tool in agent.tools] == ["pf_all:find"]
+    assert file.template is not None
+    assert file.template.fields == {"service"}
+
+
+def test_a_file_that_is_not_there_names_one_that_is(tmp_path: Path) -> None:
+    (tmp_path / "agent.yaml").write_text(GOOD)
+    with pytest.raises(AgentFileError, match=r"agnet.yaml: no such file.*\(there is .*agent.yaml\)"):
+        load_agent_file(tmp_path / "agnet.yaml")
+
+
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+    with pytest.raises(AgentFileError, match="cannot be read"):
+        load_agent_file(tmp_path)
+
+
+def test_what_is_not_yaml_is_reported_with_line_and_column(tmp_path: Path) -> None:
+    (line,) = refused(tmp_path, "name: x\nmodel: [a\n")
+    assert line.startswith("agent.yaml:3:1: not YAML: ")
+
+
+def test_what_is_not_utf8_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "agent.yaml").write_bytes(b"name: \xff")
+    with pytest.raises(AgentFileError, match="not UTF-8"):
+        load_agent_file(tmp_path / "agent.yaml")
+
+
+def test_a_character_that_yaml_forbids_is_reported(tmp_path: Path) -> None:
+    (line,) = refused(tmp_path, "name: x\nsystem: \x00\n")
+    assert line.startswith("agent.yaml:2:1: not YAML: ")
+
+
+def test_a_key_given_twice_names_both_lines(tmp_path: Path) -> None:
+    (line,) = refused(tmp_path, GOOD + "name: other\n")
+    assert "agent.yaml:3:1" in line
+    assert "on line 1" in line
+
+
+@pytest.mark.parametrize(("text", "found"), [("", "nothing"), ("- a\n", "a list"), ("text\n", "a str")])
+def test_a_file_without_keys_is_refused(tmp_path: Path, text: str, found: str) -> None:
+    (line,) = refused(tmp_path, text)
+    assert f"found {found}" in line
+
+
+@pytest.mark.parametrize(
+    ("extra", "report"),
+    [
+        ("max_token: 5\n", "agent.yaml:3: max_token: unknown key: did you mean `max_tokens`?"),
+        ("limits:\n  turn: 5\n", "agent.yaml:4: limits.turn: unknown key: did you mean `turns`?"),
+        ("limits:\n  xyz: 5\n", "agent.yaml:4: limits.xyz: unknown key: the keys here are turns, tokens, seconds"),
+        ("finish: {type: object}\n", "agent.yaml:3: finish: not supported yet"),
+        ("limits: {repeats: 3}\n", "agent.yaml:3: limits.repeats: not supported yet"),
+        ("max_tokens: many\n", "agent.yaml:3: max_tokens: expected integer, found 'many'"),
+        ("max_tokens: 0\n", "agent.yaml:3: max_tokens: expected"),
+        ("max_tokens: true\n", "agent.yaml:3: max_tokens: expected integer, found True"),
+        ("limits: {usd: .inf}\n", "agent.yaml:3: limits.usd: expected a finite number"),
+        ("max_tokens: 999999\n", "agent.yaml:3: max_tokens: 999999 is more than claude-sonnet-5-5 gives: at most"),
+        ("prompt: '{a.b}'\n", "agent.yaml:3: prompt: {a.b} is not the plain name"),
+        ("tools: x\n", "agent.yaml:3: tools: expected list, found 'x'"),
+        ("tools:\n  - mcp: http://x\n", "agent.yaml:4: tools.0: tools of an MCP server are not supported yet"),
+        ("tools:\n  - 3\n", "agent.yaml:4: tools.0: expected `module:function`"),
+        ("tools:\n  - pf_nowhere:f\n", "agent.yaml:4: tools.0: tool 'pf_nowhere:f': there is no module 'pf_nowhere'"),
+    ],
+)
+def test_each_error_names_line_key_expectation_and_fix(tmp_path: Path, extra: str, report: str) -> None:
+    (line,) = refused(tmp_path, GOOD + extra)
+    assert line.startswith(report)
+
+
+def test_a_missing_key_is_named_with_an_example(tmp_path: Path) -> None:
+    assert refused(tmp_path, "model: claude-sonnet-5-5\n") == ["agent.yaml:1: name: missing: add `name: oncall`, say"]
+
+
+def test_a_name_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    (line,) = refused(tmp_path, "name: on call\nmodel: claude-sonnet-5-5\n")
+    assert "expected 1 to 64 letters" in line
+
+
+def test_everything_wrong_is_reported_together_in_the_order_of_the_lines(tmp_path: Path) -> None:
+    lines = refused(tmp_path, "model: 3\nnam: x\nlimits: {turns: 0}\n")
+    assert [line.split(":")[1] for line in lines] == ["1", "1", "2", "3"]
+
+
+def test_a_price_that_is_not_known_asks_for_usd_null(tmp_path: Path) -> None:
+    text = "name: x\nmodel: some-model\n"
+    (line,) = refused(tmp_path, text)
+    assert line.startswith("agent.yaml:2: model: the price of 'some-model' is unknown")
+    assert "usd: null" in line
+    (line,) = refused(tmp_path, text + "limits:\n  usd: 2\n")
+    assert line.startswith("agent.yaml:4: limits.usd: ")
+    assert loaded(tmp_path, text + "limits: {usd: null}\n").agent.limits.usd is None
+
+
+def _tool(name: str, parameters: str = "a: str", option: str = "") -> str:
+    return (
+        "from typing import Annotated\nfrom pydantic import Field\nfrom paceline.tools import tool\n\n"
+        f'@tool({option})\ndef {name}({parameters}) -> str:\n    """Find."""\n    return ""\n'
+    )
+
+
+def test_a_tool_is_found_beside_the_agent_file_and_on_the_search_path(tmp_path: Path) -> None:
+    (tmp_path / "pf_beside.py").write_text(_tool("find"))
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "pf_more.py").write_text(_tool("search"))
+    (tmp_path / "agent.yaml").write_text(GOOD + "tools: [pf_beside:find, pf_more:search]\n")
+    agent = load_agent_file(tmp_path / "agent.yaml", search_paths=[tmp_path / "more"]).agent
+    assert [tool.name for tool in agent.tools] == ["find", "search"]
+
+
+def test_a_function_that_is_not_there_names_the_nearest_tool(tmp_path: Path) -> None:
+    (tmp_path / "pf_near.py").write_text(_tool("find"))
+    (line,) = refused(tmp_path, GOOD + "tools: [pf_near:fnd]\n")
+    assert "did you mean find?" in line
+
+
+def test_a_function_that_is_not_a_tool_says_so(tmp_path: Path) -> None:
+    (tmp_path / "pf_plain.py").write_text("def find() -> str: ...\n")
+    (line,) = refused(tmp_path, GOOD + "tools: [pf_plain:find]\n")
+    assert "put @tool above it" in line
+
+
+def test_a_tool_without_type_hints_names_the_parameter(tmp_path: Path) -> None:
+    (tmp_path / "pf_hints.py").write_text(_tool("find", "a"))
+    (line,) = refused(tmp_path, GOOD + "tools:\n- pf_hints:find\n")
+    assert line.startswith("agent.yaml:4: tools.0: ")
+    assert "parameter 'a' has no type hint" in line
+
+
+def test_an_input_schema_that_is_none_is_refused(tmp_path: Path) -> None:
+    hint = "a: Annotated[str, Field(json_schema_extra={'type': 'strnig'})]"
+    (tmp_path / "pf_schema.py").write_text(_tool("find", hint))
+    (line,) = refused(tmp_path, GOOD + "tools: [pf_schema:find]\n")
+    assert "its input schema is not JSON Schema" in line
+    assert "strnig" in line
+
+
+def test_two_tools_of_one_name_are_both_named(tmp_path: Path) -> None:
+    (tmp_path / "pf_one.py").write_text(_tool("find"))
+    (tmp_path / "pf_two.py").write_text(_tool("other", option="name='find'"))
+    (line,) = refused(tmp_path, GOOD + "tools:\n- pf_one:find\n- pf_two:other\n")
+    assert line.startswith("agent.yaml:5: tools.1: two tools are called 'find': pf_one:find and pf_two:other")
+
+
+def test_an_alias_that_holds_itself_does_no_harm(tmp_path: Path) -> None:
+    (line,) = refused(tmp_path, GOOD + "tools: &t\n- *t\n")
+    assert "tools.0" in line
