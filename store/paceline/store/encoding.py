@@ -1,0 +1,221 @@
+"""How the record's values look as hash fields and back. docs/wire-format.md lists the fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from paceline.core.ids import AgentDigest, BatchName, CallId, Incarnation, RunId
+from paceline.core.ledger import AttemptLost, Entry, ModelCalled
+from paceline.core.ledger import encode as encode_entry
+from paceline.core.lifecycle import State
+from paceline.core.run import Run, Spent, Streaks
+from paceline.core.tool_spec import Effect, Placement
+from paceline.core.usage import Usage
+
+from .port import BatchCounts, BatchInfo, CallState, OpenCall, RunRecord, TurnWrite, WorkerReport
+from .scripts import Argument, flat
+
+Fields = Mapping[bytes, bytes]
+
+RECORD_VERSION = 1
+
+
+def fields(flat_pairs: Sequence[bytes]) -> dict[bytes, bytes]:
+    """A hash as a script answers it."""
+    return dict(zip(flat_pairs[::2], flat_pairs[1::2], strict=True))
+
+
+def number(stored: Fields, name: bytes) -> int:
+    return int(stored.get(name) or 0)
+
+
+def text(stored: Fields, name: bytes) -> str:
+    return stored.get(name, b"").decode()
+
+
+def read_run(run_id: RunId, stored: Fields) -> Run:
+    """The run that these fields of its hash tell of."""
+    return Run(
+        run_id=run_id,
+        row_id=text(stored, b"row"),
+        agent=AgentDigest(text(stored, b"agent")),
+        state=State(text(stored, b"state")),
+        turn=number(stored, b"turn"),
+        fence=number(stored, b"fence"),
+        attempts=number(stored, b"attempts"),
+        lost_attempts=number(stored, b"lost"),
+        owner=text(stored, b"owner"),
+        claim_until_ms=number(stored, b"until"),
+        context_tokens=number(stored, b"context"),
+        spent=read_spent(stored),
+        streaks=Streaks.decode(text(stored, b"streaks")),
+        submitted_ms=number(stored, b"submitted"),
+        sent_ms=number(stored, b"sent"),
+        hold_until_ms=number(stored, b"hold"),
+        hold_reason=text(stored, b"why"),
+        cancel_requested=stored.get(b"cancel") == b"1",
+    )
+
+
+def read_spent(stored: Fields) -> Spent:
+    """The totals of a run's hash or of a batch's counts."""
+    usage = Usage(
+        input=number(stored, b"input"),
+        cache_read=number(stored, b"cache_read"),
+        cache_write=number(stored, b"cache_write"),
+        output=number(stored, b"output"),
+    )
+    return Spent(
+        usage=usage,
+        cost_nanousd=number(stored, b"cost"),
+        unpriced_calls=number(stored, b"unpriced"),
+        working_ms=number(stored, b"working"),
+        tool_calls=number(stored, b"tools"),
+    )
+
+
+def read_record(run_id: RunId, stored: Fields) -> RunRecord:
+    """A run with its ending."""
+    return RunRecord(
+        run=read_run(run_id, stored),
+        reason=text(stored, b"reason"),
+        error_class=text(stored, b"class"),
+        message=text(stored, b"message"),
+        answer=stored[b"answer"].decode() if b"answer" in stored else None,
+        ended_ms=number(stored, b"ended"),
+    )
+
+
+def write_arguments(write: TurnWrite) -> list[Argument]:
+    """A TurnWrite as `take_write` in lib.lua reads it."""
+    usage, spent = write.spent.usage, write.spent
+    return flat(
+        list(write.append),
+        [encode_entry(entry) for entry in write.ledger],
+        write.streaks.encode(),
+        "" if write.context_tokens is None else write.context_tokens,
+        usage.input,
+        usage.cache_read,
+        usage.cache_write,
+        usage.output,
+        spent.cost_nanousd,
+        spent.unpriced_calls,
+        spent.working_ms,
+        spent.tool_calls,
+        _count(write.ledger, ModelCalled),
+        _count(write.ledger, AttemptLost),
+    )
+
+
+def _count(entries: Sequence[Entry], kind: type[Entry]) -> int:
+    return sum(isinstance(entry, kind) for entry in entries)
+
+
+def encode_call(call: OpenCall, place: int) -> bytes:
+    """An open call as stored; `place` is its number in id order."""
+    data = {
+        "version": RECORD_VERSION,
+        "place": place,
+        "tool": call.tool,
+        "input": call.raw_input,
+        "effect": call.effect,
+        "placement": call.placement,
+    }
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def decode_call(call_id: CallId, stored: bytes) -> tuple[int, OpenCall]:
+    """The place and the call that `encode_call` wrote."""
+    data = json.loads(stored)
+    call = OpenCall(
+        call_id=call_id,
+        tool=data["tool"],
+        raw_input=data["input"],
+        effect=Effect(data["effect"]),
+        placement=Placement(data["placement"]),
+    )
+    return data["place"], call
+
+
+def read_call_states(calls: Fields, results: Sequence[bytes]) -> tuple[CallState, ...]:
+    """The open calls in id order, each with its claim."""
+    answered = {result.decode() for result in results}
+    found = []
+    for field, stored in calls.items():
+        call_id = CallId(field.decode())
+        if not call_id.endswith(":claim"):
+            place, call = decode_call(call_id, stored)
+            found.append((place, _call_state(call, calls.get(field + b":claim", b"0||0|"), call_id in answered)))
+    return tuple(state for _, state in sorted(found, key=lambda pair: pair[0]))
+
+
+def _call_state(call: OpenCall, claim: bytes, has_result: bool) -> CallState:
+    attempt, owner, until, _ = claim.decode().split("|")
+    return CallState(
+        call=call, attempt=int(attempt), owner=owner, claim_until_ms=int(float(until)), has_result=has_result
+    )
+
+
+def read_counts(shards: Sequence[Fields]) -> BatchCounts:
+    """A batch's totals over all shards."""
+    totals: dict[bytes, int] = {}
+    for shard in shards:
+        for name, value in shard.items():
+            totals[name] = totals.get(name, 0) + int(value)
+    stored = {name: str(value).encode() for name, value in totals.items()}
+    return BatchCounts(
+        states={state: number(stored, f"state:{state}".encode()) for state in State},
+        reasons=_with_prefix(totals, b"reason:"),
+        turns=number(stored, b"turns"),
+        spent=read_spent(stored),
+    )
+
+
+def _with_prefix(totals: Mapping[bytes, int], prefix: bytes) -> dict[str, int]:
+    return {name.removeprefix(prefix).decode(): value for name, value in totals.items() if name.startswith(prefix)}
+
+
+def batch_fields(batch: BatchInfo) -> dict[str, str | int]:
+    """A batch's hash."""
+    return {
+        "version": RECORD_VERSION,
+        "name": batch.name,
+        "tenant": batch.tenant,
+        "agent": batch.agent,
+        "agent_name": batch.agent_name,
+        "opened": batch.opened_ms,
+    }
+
+
+def read_batch(stored: Fields) -> BatchInfo:
+    """The batch that `batch_fields` wrote."""
+    return BatchInfo(
+        name=BatchName(text(stored, b"name")),
+        tenant=text(stored, b"tenant"),
+        agent=AgentDigest(text(stored, b"agent")),
+        agent_name=text(stored, b"agent_name"),
+        opened_ms=number(stored, b"opened"),
+    )
+
+
+def encode_report(report: WorkerReport) -> bytes:
+    """A worker's report as stored under its liveness key."""
+    data = {
+        "version": RECORD_VERSION,
+        "host": report.host,
+        "pid": report.pid,
+        "started_ms": report.started_ms,
+        "concurrency": report.concurrency,
+        "in_flight": report.in_flight,
+        "delivered_ms": dict(report.delivered_ms),
+        "problems": list(report.problems),
+    }
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def decode_report(incarnation: Incarnation, stored: bytes) -> WorkerReport:
+    """The report that `encode_report` wrote."""
+    data = json.loads(stored)
+    data.pop("version")
+    return WorkerReport(**{**data, "incarnation": incarnation, "problems": tuple(data["problems"])})

@@ -1,0 +1,88 @@
+"""Every key of the record: its name, its owner, its type, and how long it lives.
+
+| key | type | written by | lives |
+| --- | --- | --- | --- |
+| `{prefix}:{NN}:run:<run>` | hash | every transition | until it ended + retention |
+| `{prefix}:{NN}:log:<run>` | list | transitions that append | as the run |
+| `{prefix}:{NN}:ledger:<run>` | list | transitions that account | as the run |
+| `{prefix}:{NN}:seen:<run>` | set | open_calls | as the run |
+| `{prefix}:{NN}:calls:<run>` | hash | open_calls, begin_call, recover_call; gone after join | as the run |
+| `{prefix}:{NN}:results:<run>` | hash | finish_call; gone after join | as the run |
+| `{prefix}:{NN}:due` | sorted set | every transition; a run leaves it when it ends | while a run of the shard lives |
+| `{prefix}:{NN}:counts:<tag>` | hash | every transition | the batch's last ending in the shard + retention |
+| `{prefix}:batch:{<tag>}` | hash | open_batch | the batch's last submission or ending + retention |
+| `{prefix}:rows:{<tag>}` | sorted set | submit | as the batch |
+| `{prefix}:batches` | sorted set | open_batch | the last submission + retention |
+| `{prefix}:agent:<digest>` | string | put_agent, agent | last use + retention |
+| `{prefix}:worker:<incarnation>` | string | beat | `alive_seconds` |
+| `{prefix}:workers` | sorted set | beat, retire | the last beat + retention |
+| `{prefix}:sweep` | string | may_sweep | one sweep |
+
+NN is the run's shard. All keys of a run, its shard's `due` and its batch's `counts` there share the hash tag `{NN}`, so
+each transition is one script on Redis Cluster too. Nothing else is touched in the same script.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.core.ids import SHARDS, AgentDigest, BatchTag, Incarnation, RunId, shard_of, tag_of
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The names of the record's keys under one prefix."""
+
+    prefix: str
+
+    def of_run(self, run: RunId) -> list[str]:
+        """The keys of a run in the order in which every script takes them: `lua/lib.lua` names them."""
+        shard = f"{self.prefix}:{{{shard_of(run):02d}}}"
+        return [
+            f"{shard}:run:{run}",
+            f"{shard}:due",
+            f"{shard}:counts:{tag_of(run)}",
+            f"{shard}:log:{run}",
+            f"{shard}:ledger:{run}",
+            f"{shard}:seen:{run}",
+            f"{shard}:calls:{run}",
+            f"{shard}:results:{run}",
+        ]
+
+    def run(self, run: RunId) -> str:
+        return self.of_run(run)[0]
+
+    def log(self, run: RunId) -> str:
+        return self.of_run(run)[3]
+
+    def ledger(self, run: RunId) -> str:
+        return self.of_run(run)[4]
+
+    def due(self) -> list[str]:
+        """The index of runs by the moment to look at them, one for each shard."""
+        return [f"{self.prefix}:{{{shard:02d}}}:due" for shard in range(SHARDS)]
+
+    def counts(self, tag: BatchTag) -> list[str]:
+        """A batch's totals, one for each shard."""
+        return [f"{self.prefix}:{{{shard:02d}}}:counts:{tag}" for shard in range(SHARDS)]
+
+    def batch(self, tag: BatchTag) -> str:
+        return f"{self.prefix}:batch:{{{tag}}}"
+
+    def rows(self, tag: BatchTag) -> str:
+        return f"{self.prefix}:rows:{{{tag}}}"
+
+    def batches(self) -> str:
+        return f"{self.prefix}:batches"
+
+    def agent(self, digest: AgentDigest) -> str:
+        return f"{self.prefix}:agent:{digest}"
+
+    def worker(self, incarnation: Incarnation) -> str:
+        return f"{self.prefix}:worker:{incarnation}"
+
+    def workers(self) -> str:
+        return f"{self.prefix}:workers"
+
+    def sweep(self) -> str:
+        return f"{self.prefix}:sweep"

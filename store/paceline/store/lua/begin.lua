@@ -1,0 +1,30 @@
+-- begin: claim the next attempt at a turn.   -> {ok, run, log} | {missing | busy | stale | held}
+-- ARGV turn owner nonce longest_ms
+local wanted, owner, nonce, longest_ms = take(), take(), take(), take_number()
+
+local function view()
+  return {'ok', redis.call('HGETALL', run_key), redis.call('LRANGE', log_key, 0, -1)}
+end
+
+local state, turn, held_by, hold = get('state', 'turn', 'nonce', 'hold')
+if not state then
+  return {'missing'}
+end
+if turn ~= wanted then
+  return {'stale'}
+end
+if state == 'in_turn' then
+  return held_by == nonce and view() or {'busy'}
+end
+if state == 'on_hold' and tonumber(hold) > now then
+  return {'held'}
+end
+if state ~= 'queued' and state ~= 'turn_due' and state ~= 'on_hold' then
+  return {'stale'}
+end
+redis.call('HINCRBY', run_key, 'fence', 1)
+redis.call('HINCRBY', run_key, 'attempts', 1)
+set('owner', owner, 'nonce', nonce, 'until', now + longest_ms, 'why', '')
+move(state, 'in_turn')
+look_at(now + look_ms)
+return view()

@@ -1,0 +1,170 @@
+-- Shared by every script: the keys by name, arguments one after another, and the few things that all transitions do.
+local run_key, due_key, counts_key, log_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local ledger_key, seen_key, calls_key, results_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+
+local taken = 0
+local function take()
+  taken = taken + 1
+  return ARGV[taken]
+end
+
+local function take_number()
+  return tonumber(take())
+end
+
+-- The first arguments of every script: the time (empty: the server's), the run's id, when to look at a run again that
+-- moved and then does nothing, and how long a run is kept after its end.
+local now = take_number()
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local run_id = take()
+local look_ms = take_number()
+local retention_s = take()
+
+local function get(...)
+  return unpack(redis.call('HMGET', run_key, ...))
+end
+
+local function set(...)
+  redis.call('HSET', run_key, ...)
+end
+
+local function look_at(ms)
+  redis.call('ZADD', due_key, ms, run_id)
+end
+
+local function count(field, by)
+  if by ~= 0 then
+    redis.call('HINCRBY', counts_key, field, by)
+  end
+end
+
+local function move(from, to)
+  set('state', to)
+  count('state:' .. from, -1)
+  count('state:' .. to, 1)
+end
+
+-- Add to the totals of the run and of its batch alike.
+local function add(field, by)
+  if by ~= '0' then
+    redis.call('HINCRBY', run_key, field, by)
+    redis.call('HINCRBY', counts_key, field, by)
+  end
+end
+
+local function append_all(key)
+  for _ = 1, take_number() do
+    redis.call('RPUSH', key, take())
+  end
+end
+
+-- What every write at the end of an attempt carries: see TurnWrite in port.py.
+local function take_write()
+  append_all(log_key)
+  append_all(ledger_key)
+  set('streaks', take())
+  local context = take()
+  if context ~= '' then
+    set('context', context)
+  end
+  for _, field in ipairs({'input', 'cache_read', 'cache_write', 'output', 'cost', 'unpriced', 'working', 'tools', 'turns', 'lost'}) do
+    add(field, take())
+  end
+end
+
+local function due_again(from, turn)
+  set('turn', turn, 'sent', now, 'owner', '', 'until', 0)
+  move(from, 'turn_due')
+  look_at(now + look_ms)
+end
+
+local function end_run(from, to, reason, class, message, answer)
+  set('reason', reason, 'class', class, 'message', message, 'ended', now, 'owner', '', 'until', 0, 'why', '')
+  if answer then
+    set('answer', answer)
+  end
+  redis.call('HINCRBY', run_key, 'fence', 1)
+  redis.call('ZREM', due_key, run_id)
+  redis.call('DEL', calls_key, results_key)
+  move(from, to)
+  count('reason:' .. reason, 1)
+  if redis.call('HINCRBY', counts_key, 'active', -1) <= 0 then
+    redis.call('EXPIRE', counts_key, retention_s)
+  end
+  for _, key in ipairs({run_key, log_key, ledger_key, seen_key}) do
+    redis.call('EXPIRE', key, retention_s)
+  end
+end
+
+local function end_cancelled(from)
+  end_run(from, 'cancelled', 'cancelled', 'cancelled', 'cancelled')
+end
+
+local TERMINAL = {succeeded = true, stopped = true, failed = true, cancelled = true}
+
+-- Why a write of a claimed turn may not be made; nil if it may. The nonce tells a repeated write from a late one.
+local function refused(fence, nonce)
+  local state, held, last = get('state', 'fence', 'last')
+  if last == nonce then
+    return 'written'
+  end
+  if state ~= 'in_turn' or held ~= fence then
+    return 'lost'
+  end
+  set('last', nonce)
+  return nil
+end
+
+-- Ends a run that somebody asked to cancel, in place of what a write would have made of it.
+local function cancelled_instead(from)
+  if get('cancel') == '1' then
+    end_cancelled(from)
+    return true
+  end
+  return false
+end
+
+-- A call's claim, as stored: attempt, owner (empty: none), until, nonce.
+local function claim_of(call)
+  local stored = redis.call('HGET', calls_key, call .. ':claim')
+  if not stored then
+    return 0, '', 0, ''
+  end
+  local attempt, owner, till, nonce = stored:match('^([^|]*)|([^|]*)|([^|]*)|([^|]*)$')
+  return tonumber(attempt), owner, tonumber(till), nonce
+end
+
+local function set_claim(call, attempt, owner, till, nonce)
+  redis.call('HSET', calls_key, call .. ':claim', table.concat({attempt, owner, till, nonce}, '|'))
+end
+
+local function has_result(call)
+  return redis.call('HEXISTS', results_key, call) == 1
+end
+
+-- The first `once` call of the turn, in id order, that has no result; nil if there is none.
+local function once_due()
+  for call in string.gmatch(get('once') or '', '%S+') do
+    if not has_result(call) then
+      return call
+    end
+  end
+  return nil
+end
+
+-- Whether a call other than this one is running.
+local function another_runs(than)
+  for _, field in ipairs(redis.call('HKEYS', calls_key)) do
+    local call = field:match('^(.*):claim$')
+    if call and call ~= than then
+      local _, owner = claim_of(call)
+      if owner ~= '' and not has_result(call) then
+        return true
+      end
+    end
+  end
+  return false
+end

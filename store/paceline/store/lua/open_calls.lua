@@ -1,0 +1,34 @@
+-- open_calls: append the assistant message and record its calls, before any of them runs.
+-- -> written | lost | duplicate_call      ARGV fence nonce keep once n {id spec}… write
+local fence, nonce, keep, once, n = take(), take(), take(), take(), take_number()
+local ids, specs = {}, {}
+for i = 1, n do
+  ids[i], specs[i] = take(), take()
+end
+local state, held, last = get('state', 'fence', 'last')
+if last ~= nonce and state == 'in_turn' and held == fence then
+  for _, id in ipairs(ids) do
+    if redis.call('SISMEMBER', seen_key, id) == 1 then
+      return 'duplicate_call'
+    end
+  end
+end
+local refusal = refused(fence, nonce)
+if refusal then
+  return refusal
+end
+take_write()
+if cancelled_instead('in_turn') then
+  return 'written'
+end
+for i = 1, n do
+  redis.call('SADD', seen_key, ids[i])
+  redis.call('HSET', calls_key, ids[i], specs[i])
+end
+set('open', n, 'once', once, 'sent', now)
+if keep == '0' then
+  set('owner', '', 'until', 0)
+end
+move('in_turn', 'in_tools')
+look_at(now + look_ms)
+return 'written'

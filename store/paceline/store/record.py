@@ -1,0 +1,368 @@
+"""The record in Redis or Valkey: each transition one script."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError, RedisError
+
+from paceline.core.endings import Outcome
+from paceline.core.errors import InfrastructureError
+from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
+from paceline.core.ledger import Entry
+from paceline.core.ledger import decode as decode_entry
+from paceline.core.ledger import encode as encode_entry
+from paceline.core.lifecycle import State
+from paceline.core.tool_spec import Effect, Placement
+from paceline.core.transcript import Fragment
+
+from . import encoding
+from .keys import Keys
+from .port import (
+    BatchCounts,
+    BatchInfo,
+    Begun,
+    CallBegun,
+    CallState,
+    CallStored,
+    CallWritten,
+    Cancelled,
+    Claim,
+    Examined,
+    Held,
+    HeldCall,
+    NewRun,
+    NotBegun,
+    OpenCall,
+    RunRecord,
+    Submitted,
+    TurnResults,
+    TurnWrite,
+    WorkerReport,
+    Written,
+)
+from .scripts import Argument, ScriptName, flat, load_scripts, pairs
+
+_STATE_OF_STATUS: Mapping[str, State] = {state.value: state for state in State if state.is_terminal}
+
+
+class RedisRunStore:
+    """A RunStore over one asyncio client. `clock` (milliseconds) is for tests; else the server's clock counts."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        *,
+        prefix: str = "paceline",
+        claim_seconds: float = 30.0,
+        retention_seconds: float = 7 * 86_400.0,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        self.redis = redis
+        self.keys = Keys(prefix)
+        self._look_ms = int(claim_seconds * 1000)
+        self._retention_s = int(retention_seconds)
+        self._clock = clock
+        self._scripts = load_scripts()
+
+    # Submission
+
+    async def put_agent(self, digest: AgentDigest, frozen: bytes) -> None:
+        with _border():
+            await self.redis.set(self.keys.agent(digest), frozen, ex=self._retention_s)
+
+    async def agent(self, digest: AgentDigest) -> bytes | None:
+        with _border():
+            stored = await self.redis.getex(self.keys.agent(digest), ex=self._retention_s)
+        return cast("bytes | None", stored)
+
+    async def open_batch(self, batch: BatchInfo) -> BatchInfo:
+        tag = batch_tag(batch.name)
+        key = self.keys.batch(tag)
+        with _border():
+            async with self.redis.pipeline(transaction=True) as pipe:
+                for field, value in encoding.batch_fields(batch).items():
+                    pipe.hsetnx(key, field, value)  # whoever opens it first, opens it wholly
+                pipe.expire(key, self._retention_s)
+                await pipe.execute()
+            await self.redis.zadd(self.keys.batches(), {batch.name: batch.opened_ms}, nx=True)
+            await self.redis.expire(self.keys.batches(), self._retention_s)
+        found = await self.batch(tag)
+        return found or batch
+
+    async def submit(self, batch: BatchInfo, runs: Sequence[NewRun]) -> list[Submitted]:
+        tag = batch_tag(batch.name)
+        rows = self.keys.rows(tag)
+        nonce = _nonce()
+        with _border():
+            async with self.redis.pipeline(transaction=False) as pipe:
+                # The rows first: a row without a run is skipped by readers, a run without a row would be invisible.
+                pipe.zadd(rows, {run.run_id: run.index for run in runs})
+                pipe.expire(rows, self._retention_s)
+                await pipe.execute()
+        calls = [(run.run_id, flat(batch.agent, run.row_id, run.digest, nonce, list(run.first))) for run in runs]
+        return [Submitted(word.decode()) for word in await self._eval_many(ScriptName.CREATE, calls)]
+
+    # A turn
+
+    async def begin(self, run_id: RunId, turn: int, claim: Claim) -> Begun | NotBegun:
+        arguments = flat(turn, claim.owner, claim.nonce, int(claim.longest_seconds * 1000))
+        answer = await self._eval(ScriptName.BEGIN, run_id, arguments)
+        if answer[0] != b"ok":
+            return NotBegun(answer[0].decode())
+        run = encoding.read_run(run_id, encoding.fields(answer[1]))
+        return Begun(run=run, fragments=tuple(Fragment(fragment) for fragment in answer[2]))
+
+    async def open_calls(self, held: Held, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
+        once = " ".join(call.call_id for call in calls if call.effect is Effect.ONCE)
+        keep = int(any(call.placement is Placement.INLINE for call in calls))
+        specs = pairs((call.call_id, encoding.encode_call(call, place)) for place, call in enumerate(calls))
+        return await self._write(ScriptName.OPEN_CALLS, held, [keep, once, *specs], write)
+
+    async def go_on(self, held: Held, write: TurnWrite, *, advance: bool) -> Written:
+        return await self._write(ScriptName.GO_ON, held, [int(advance)], write)
+
+    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str) -> Written:
+        return await self._write(ScriptName.HOLD, held, [int(seconds * 1000), reason], write)
+
+    async def finish(self, held: Held, write: TurnWrite, outcome: Outcome) -> Written:
+        arguments: list[Argument] = [
+            _STATE_OF_STATUS[outcome.ending.status],
+            outcome.reason,
+            outcome.blames or "",
+            outcome.message,
+            int(outcome.answer is not None),
+            outcome.answer or "",
+        ]
+        written = await self._write(ScriptName.FINISH, held, arguments, write)
+        await self._keep_batch(tag_of(held.run_id))
+        return written
+
+    async def _keep_batch(self, tag: BatchTag) -> None:
+        # In another slot than the run, so not in its script: at worst a batch is forgotten a little early.
+        with _border():
+            async with self.redis.pipeline(transaction=False) as pipe:
+                pipe.expire(self.keys.batch(tag), self._retention_s)
+                pipe.expire(self.keys.rows(tag), self._retention_s)
+                await pipe.execute()
+
+    async def recover(self, held: Held, write: TurnWrite) -> Written:
+        return await self._write(ScriptName.RECOVER, held, [], write)
+
+    async def _write(self, name: ScriptName, held: Held, own: list[Argument], write: TurnWrite) -> Written:
+        arguments = [held.fence, _nonce(), *own, *encoding.write_arguments(write)]
+        return Written((await self._eval(name, held.run_id, arguments)).decode())
+
+    # Calls
+
+    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: Claim) -> CallBegun | NotBegun:
+        arguments = flat(turn, call_id, claim.owner, claim.nonce, int(claim.longest_seconds * 1000))
+        answer = await self._eval(ScriptName.BEGIN_CALL, run_id, arguments)
+        if answer[0] != b"ok":
+            return NotBegun(answer[0].decode())
+        _, call = encoding.decode_call(call_id, answer[1])
+        return CallBegun(call=call, attempt=int(answer[2]), agent=AgentDigest(answer[3].decode()))
+
+    async def finish_call(self, held: HeldCall, block: bytes, entry: Entry, *, working_ms: int) -> CallStored:
+        arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), block, encode_entry(entry), working_ms)
+        word, following = await self._eval(ScriptName.FINISH_CALL, held.run_id, arguments)
+        return CallStored(
+            written=CallWritten(word.decode()), next_once=CallId(following.decode()) if following else None
+        )
+
+    async def results(self, run_id: RunId, turn: int) -> TurnResults | None:
+        answer = await self._eval(ScriptName.RESULTS, run_id, [turn])
+        if not answer:
+            return None
+        blocks = {CallId(call.decode()): block for call, block in encoding.fields(answer[2]).items()}
+        states = encoding.read_call_states(encoding.fields(answer[1]), [])
+        held = Held(run_id=run_id, turn=turn, fence=int(answer[0]))
+        return TurnResults(held=held, calls=tuple(state.call.call_id for state in states), blocks=blocks)
+
+    async def join(
+        self, held: Held, message: Fragment, entries: Sequence[Entry] = (), *, working_ms: int = 0
+    ) -> Written:
+        encoded = [encode_entry(entry) for entry in entries]
+        arguments = flat(held.fence, held.turn, _nonce(), message, working_ms, encoded)
+        return Written((await self._eval(ScriptName.JOIN, held.run_id, arguments)).decode())
+
+    # Sweeping
+
+    async def due(self, *, limit: int) -> list[RunId]:
+        now = await self._now_ms()
+        with _border():
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for key in self.keys.due():
+                    pipe.zrangebyscore(key, "-inf", now, start=0, num=limit, withscores=True)
+                shards = await pipe.execute()
+        found = sorted((score, RunId(run.decode())) for shard in shards for run, score in shard)
+        return [run for _, run in found[:limit]]
+
+    async def examine(self, run_ids: Sequence[RunId]) -> list[Examined | None]:
+        nothing: list[Argument] = []
+        answers = await self._eval_many(ScriptName.EXAMINE, [(run_id, nothing) for run_id in run_ids])
+        return [_examined(run_id, answer) for run_id, answer in zip(run_ids, answers, strict=True)]
+
+    async def look_again(self, held: Held, *, seconds: float, sent: bool) -> None:
+        arguments = flat(held.fence, held.turn, int(seconds * 1000), int(sent))
+        await self._eval(ScriptName.LOOK_AGAIN, held.run_id, arguments)
+
+    async def recover_call(self, held: HeldCall) -> Written:
+        arguments = flat(held.turn, held.call_id, held.attempt)
+        return Written((await self._eval(ScriptName.RECOVER_CALL, held.run_id, arguments)).decode())
+
+    async def may_sweep(self, owner: Incarnation, *, seconds: float) -> bool:
+        with _border():
+            return bool(await self.redis.set(self.keys.sweep(), owner, nx=True, px=int(seconds * 1000)))
+
+    # Control and reading
+
+    async def cancel(self, run_id: RunId) -> Cancelled:
+        return Cancelled((await self._eval(ScriptName.CANCEL, run_id, [])).decode())
+
+    async def run(self, run_id: RunId) -> RunRecord | None:
+        return (await self.runs([run_id]))[0]
+
+    async def runs(self, run_ids: Sequence[RunId]) -> list[RunRecord | None]:
+        with _border():
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for run_id in run_ids:
+                    pipe.hgetall(self.keys.run(run_id))
+                answers = await pipe.execute()
+        return [
+            encoding.read_record(run_id, stored) if stored else None
+            for run_id, stored in zip(run_ids, answers, strict=True)
+        ]
+
+    async def transcript(self, run_id: RunId) -> tuple[Fragment, ...]:
+        with _border():
+            stored = await _reply(self.redis.lrange(self.keys.log(run_id), 0, -1))
+        return tuple(Fragment(fragment) for fragment in stored)
+
+    async def ledger(self, run_id: RunId) -> tuple[Entry, ...]:
+        with _border():
+            stored = await _reply(self.redis.lrange(self.keys.ledger(run_id), 0, -1))
+        return tuple(decode_entry(entry) for entry in stored)
+
+    async def open_call_states(self, run_id: RunId) -> tuple[CallState, ...]:
+        examined = (await self.examine([run_id]))[0]
+        return examined.calls if examined else ()
+
+    async def batch(self, tag: BatchTag) -> BatchInfo | None:
+        with _border():
+            stored = await _reply(self.redis.hgetall(self.keys.batch(tag)))
+        return encoding.read_batch(stored) if b"agent" in stored else None
+
+    async def batches(self, *, limit: int) -> list[BatchInfo]:
+        with _border():
+            names = await _reply(self.redis.zrevrange(self.keys.batches(), 0, limit - 1))
+        found = [await self.batch(batch_tag(BatchName(name.decode()))) for name in names]
+        return [batch for batch in found if batch]
+
+    async def batch_rows(self, tag: BatchTag, *, start: int, count: int) -> list[RunId]:
+        with _border():
+            stored = await _reply(self.redis.zrange(self.keys.rows(tag), start, start + count - 1))
+        return [RunId(run.decode()) for run in stored]
+
+    async def counts(self, tag: BatchTag) -> BatchCounts:
+        with _border():
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for key in self.keys.counts(tag):
+                    pipe.hgetall(key)
+                shards = await pipe.execute()
+        return encoding.read_counts(shards)
+
+    # Workers
+
+    async def beat(self, report: WorkerReport, *, alive_seconds: float) -> None:
+        alive_ms, now = int(alive_seconds * 1000), await self._now_ms()
+        with _border():
+            await self.redis.set(self.keys.worker(report.incarnation), encoding.encode_report(report), px=alive_ms)
+            await self.redis.zadd(self.keys.workers(), {report.incarnation: now + alive_ms})
+            await self.redis.zremrangebyscore(self.keys.workers(), "-inf", now - alive_ms)
+            await self.redis.expire(self.keys.workers(), self._retention_s)
+
+    async def retire(self, incarnation: Incarnation) -> None:
+        with _border():
+            await self.redis.delete(self.keys.worker(incarnation))
+            await self.redis.zrem(self.keys.workers(), incarnation)
+
+    async def workers(self) -> list[WorkerReport]:
+        with _border():
+            stored = await _reply(self.redis.zrange(self.keys.workers(), 0, -1))
+            names = [Incarnation(name.decode()) for name in stored]
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for name in names:
+                    pipe.get(self.keys.worker(name))
+                reports = await pipe.execute()
+        return [encoding.decode_report(name, report) for name, report in zip(names, reports, strict=True) if report]
+
+    async def alive_ms(self, owners: Sequence[Incarnation]) -> dict[Incarnation, int]:
+        with _border():
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for owner in owners:
+                    pipe.pttl(self.keys.worker(owner))
+                left = await pipe.execute()
+        return {owner: ms for owner, ms in zip(owners, left, strict=True) if ms > 0}
+
+    async def aclose(self) -> None:
+        await self.redis.aclose()
+
+    # Calling scripts
+
+    def _arguments(self, run_id: RunId, own: Sequence[Argument]) -> list[Argument]:
+        now: Argument = self._clock() if self._clock else ""
+        return [*self.keys.of_run(run_id), now, run_id, self._look_ms, self._retention_s, *own]
+
+    async def _eval(self, name: ScriptName, run_id: RunId, own: Sequence[Argument]) -> Any:
+        script, arguments = self._scripts[name], self._arguments(run_id, own)
+        with _border():
+            try:
+                return await _reply(self.redis.evalsha(script.sha, 8, *arguments))
+            except NoScriptError:
+                return await _reply(self.redis.eval(script.text, 8, *arguments))
+
+    async def _eval_many(self, name: ScriptName, calls: Sequence[tuple[RunId, list[Argument]]]) -> list[Any]:
+        script = self._scripts[name]
+        with _border():
+            await self.redis.script_load(script.text)
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for run_id, own in calls:
+                    pipe.evalsha(script.sha, 8, *self._arguments(run_id, own))
+                return await pipe.execute()
+
+    async def _now_ms(self) -> int:
+        if self._clock:
+            return self._clock()
+        with _border():
+            seconds, microseconds = await self.redis.time()
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+def _examined(run_id: RunId, answer: Any) -> Examined | None:
+    if not answer:
+        return None
+    calls = encoding.read_call_states(encoding.fields(answer[1]), answer[2])
+    return Examined(run=encoding.read_run(run_id, encoding.fields(answer[0])), calls=calls)
+
+
+def _nonce() -> str:
+    return secrets.token_hex(6)
+
+
+async def _reply(command: Awaitable[Any] | Any) -> Any:
+    """What a command answers; redis-py types one class for its sync and its asyncio client."""
+    return await command
+
+
+@contextmanager
+def _border() -> Iterator[None]:
+    """Where redis-py's errors become ours."""
+    try:
+        yield
+    except RedisError as error:
+        raise InfrastructureError(f"the record in Redis could not be reached or written: {error}") from error
