@@ -1,19 +1,24 @@
 """A strict stand-in for the Messages API over real HTTP: for demonstrations, tests and load."""
 
-from paceline.sim.answer import Answer, Call
-from paceline.sim.faults import Fault
+from paceline.sim.answer import Answer
+from paceline.sim.call import Call
+from paceline.sim.faults import FAULTS, Fault
 from paceline.sim.journal import Entry, Journal, Usage
-from paceline.sim.playbook import Playbook, PlaybookError
+from paceline.sim.limits import Limits
+from paceline.sim.playbook import Playbook
+from paceline.sim.playbook_mistakes import PlaybookError
 from paceline.sim.request import Request, ToolResult
 from paceline.sim.server import serve
 from paceline.sim.simulator import Simulator
 
 __all__ = [
+    "FAULTS",
     "Answer",
     "Call",
     "Entry",
     "Fault",
     "Journal",
+    "Limits",
     "Playbook",
     "PlaybookError",
     "Request",

@@ -9,7 +9,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from paceline.sim.playbook import Playbook, PlaybookError
+from paceline.sim.playbook import Playbook
+from paceline.sim.playbook_mistakes import PlaybookError
 from paceline.sim.server import serve
 
 

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from paceline.sim.call import Call
 from paceline.sim.faults import Fault
 from paceline.sim.message import compact
-
-CHARS_PER_TOKEN = 3.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One tool call. `id` is derived from the conversation when it is empty."""
-
-    tool: str
-    input: Mapping[str, Any] = field(default_factory=dict)
-    id: str = ""
+from paceline.sim.tokens import CHARS_PER_TOKEN, tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +42,6 @@ class Spoken:
     @property
     def call_ids(self) -> list[str]:
         return [block["id"] for block in self.content if block["type"] == "tool_use"]
-
-
-def tokens(chars: int) -> int:
-    """The simulator's tokenizer: 3.5 characters a token, rounded up."""
-    return math.ceil(chars / CHARS_PER_TOKEN)
 
 
 def speak(answer: Answer, conversation: str, max_tokens: int) -> Spoken:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from paceline.sim.answer import tokens
 from paceline.sim.body import Body, MessageShelf, read_body
 from paceline.sim.conversation import conversation_refusals
 from paceline.sim.fields import field_refusals, model_refusals
 from paceline.sim.headers import Headers, betas, header_refusals, workspace_of
 from paceline.sim.models import MODELS, Model
-from paceline.sim.prefix import Prefix, PrefixShelf
+from paceline.sim.prefix import PrefixShelf
+from paceline.sim.prompt import Prompt, prompt_refusals, read_prompt
 from paceline.sim.request import Request
 from paceline.sim.rules import Refusal, Rule, refuse
 
@@ -20,13 +20,12 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """A request that keeps every rule."""
+    """A request that keeps every rule; `scope` is what its cache entries are shared within."""
 
     request: Request
     model: Model
-    prefix: Prefix
-    workspace: str
-    prompt_tokens: int
+    prompt: Prompt
+    scope: str
 
 
 class Api:
@@ -47,34 +46,33 @@ class Api:
         body = read_body(data, self._messages)
         if isinstance(body, Refusal):
             return body
-        return next(self._body_refusals(body, headers, counting), None) or self._accept(body, headers)
+        refusal = next(self._body_refusals(body, headers, counting), None)
+        return self._accept(body, headers) if refusal is None else refusal
 
     def _body_refusals(self, body: Body, headers: Headers, counting: bool) -> Iterator[Refusal]:
         yield from field_refusals(body.fields, betas(headers), counting=counting)
-        messages = body.messages or ()
-        for index, message in enumerate(messages):
+        for index, message in enumerate(body.messages or ()):
             if message.refusal is not None:
                 yield message.refusal.under(f"messages.{index}")
-        prefix = self._prefixes.read(body.fields, body.raw)
-        if prefix.refusal is not None:
-            yield prefix.refusal
+        prompt = self._prompt(body)
+        if prompt.prefix.refusal is not None:
+            yield prompt.prefix.refusal
         yield from model_refusals(body.fields, headers["anthropic-version"])
         model = MODELS[body.fields["model"]]
-        yield from conversation_refusals(messages, model)
-        size = self._prompt_tokens(body)
-        if size > model.window_tokens:
-            yield refuse(Rule.PROMPT_TOO_LONG, tokens=size, most=model.window_tokens)
+        yield from conversation_refusals(prompt.messages, model)
+        yield from prompt_refusals(prompt)
+        if prompt.tokens > model.window_tokens:
+            yield refuse(Rule.PROMPT_TOO_LONG, tokens=prompt.tokens, most=model.window_tokens)
 
     def _accept(self, body: Body, headers: Headers) -> Accepted:
+        fields = body.fields
+        scope = f"{workspace_of(headers, self._keys)}\n{fields['model']}\n{fields.get('speed', 'standard')}"
         return Accepted(
-            request=Request({"max_tokens": 0, **body.fields}, body.messages or ()),
-            model=MODELS[body.fields["model"]],
-            prefix=self._prefixes.read(body.fields, body.raw),
-            workspace=workspace_of(headers, self._keys),
-            prompt_tokens=self._prompt_tokens(body),
+            request=Request({"max_tokens": 0, **fields}, body.messages or ()),
+            model=MODELS[fields["model"]],
+            prompt=self._prompt(body),
+            scope=scope,
         )
 
-    def _prompt_tokens(self, body: Body) -> int:
-        prefix = self._prefixes.read(body.fields, body.raw)
-        chars = sum(block.chars for block in prefix.blocks)
-        return tokens(chars + sum(block.chars for message in body.messages or () for block in message.blocks))
+    def _prompt(self, body: Body) -> Prompt:
+        return read_prompt(body.fields, self._prefixes.read(body.fields, body.raw), body.messages or ())

@@ -47,6 +47,7 @@ class Message:
     role: str
     digest: str
     blocks: tuple[Block, ...]
+    chars: int
     refusal: Refusal | None
     successor: Message | None = None
 
@@ -59,13 +60,15 @@ class Message:
 def read_message(raw: str, value: Any) -> Message:
     """Read a message off its text and its decoded value. A malformed one carries its refusal, path left open."""
     refusal = next(message_refusals(value), None)
-    role = value.get("role", "") if isinstance(value, dict) else ""
+    role = value.get("role") if isinstance(value, dict) else None
+    blocks = () if refusal else tuple(read_block(block, role) for block in content_blocks(value["content"]))
     return Message(
         raw=raw,
         value=value,
         role=role if isinstance(role, str) else "",
         digest=digest_without_markers(raw),
-        blocks=() if refusal else tuple(read_block(block, role) for block in content_blocks(value["content"])),
+        blocks=blocks,
+        chars=sum(block.chars for block in blocks),
         refusal=refusal,
     )
 
@@ -77,7 +80,7 @@ def content_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     return content
 
 
-def read_block(block: dict[str, Any], level: str) -> Block:
+def read_block(block: dict[str, Any], level: object) -> Block:
     """Read one block of a message, the system prompt or the tools; `level` says which."""
     kind = block.get("type") or "custom"
     text = _text(block)

@@ -17,10 +17,12 @@ from paceline.sim.tool_definitions import tool_refusals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefix:
-    """Tools and system prompt as blocks, in that order; `sha256` is of their bytes as sent, system first.
-    A malformed one has no blocks but a refusal."""
+    """Tools and system prompt as blocks, in that order, and the path of each; `sha256` is of their bytes as
+    sent, system first. A malformed one has no blocks but a refusal."""
 
     blocks: tuple[Block, ...]
+    paths: tuple[str, ...]
+    chars: int
     sha256: str
     refusal: Refusal | None
 
@@ -46,13 +48,18 @@ class PrefixShelf:
 
 def _read(system: str | list[Any] | None, tools: list[Any] | None, raw: str) -> Prefix:
     refusal = next(chain(system_refusals(system), tool_refusals(tools)), None)
-    blocks = () if refusal else tuple(_blocks(system, tools))
-    digest = sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()
-    return Prefix(blocks=blocks, sha256=digest, refusal=refusal)
+    placed = () if refusal else tuple(_placed(system, tools))
+    return Prefix(
+        blocks=tuple(block for block, _ in placed),
+        paths=tuple(path for _, path in placed),
+        chars=sum(block.chars for block, _ in placed),
+        sha256=sha256(raw.encode("utf-8", "surrogatepass")).hexdigest(),
+        refusal=refusal,
+    )
 
 
-def _blocks(system: str | list[Any] | None, tools: list[Any] | None) -> Iterator[Block]:
-    for tool in tools or ():
-        yield read_block({"type": "custom", **tool}, "tools")
-    for block in content_blocks(system or []):
-        yield read_block(block, "system")
+def _placed(system: str | list[Any] | None, tools: list[Any] | None) -> Iterator[tuple[Block, str]]:
+    for index, tool in enumerate(tools or ()):
+        yield read_block({"type": "custom", **tool}, "tools"), f"tools.{index}"
+    for index, block in enumerate(content_blocks(system or [])):
+        yield read_block(block, "system"), f"system.{index}"

@@ -1,4 +1,4 @@
-"""The HTTP side: one handler for every path, each request answered, journaled, and never in one's way."""
+"""The HTTP side: each request judged, answered by the playbook, spoiled by a fault if one is due, and journaled."""
 
 from __future__ import annotations
 
@@ -7,56 +7,53 @@ import contextlib
 import json
 import signal
 from collections.abc import AsyncIterator, Callable, Collection
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler
 
-from paceline.sim.answer import Answer, Spoken, make_id, speak
+from paceline.sim.answer import Answer, speak
 from paceline.sim.api import MAX_BODY_BYTES, Accepted, Api
-from paceline.sim.journal import Entry, Journal, Usage
+from paceline.sim.cache import Charge, PromptCache
+from paceline.sim.delivery import deliver, reset
+from paceline.sim.exchange import Exchange
+from paceline.sim.faults import Fault, Injector, Stage
+from paceline.sim.journal import Journal, Usage
+from paceline.sim.limits import Limits, RateLimiter
+from paceline.sim.mishaps import ErrorReply, error_of, misspoken
 from paceline.sim.playbook import Playbook
 from paceline.sim.rules import Refusal, Rule, error_body, refusal_body, refuse
+from paceline.sim.wire import message_of
 
 Clock = Callable[[], float]
 HOST = "127.0.0.1"
 MESSAGES = "/v1/messages"
 COUNT_TOKENS = "/v1/messages/count_tokens"
-ORGANIZATION = "00000000-0000-4000-8000-000000000001"
-
-
-@dataclass(slots=True)
-class Exchange:
-    """One request on its way to an answer. `entry` is what the journal will say of it."""
-
-    http: web.BaseRequest
-    entry: Entry
-
-    @property
-    def request_id(self) -> str:
-        return self.entry.request_id
-
-    def note(self, **changes: Any) -> None:
-        self.entry = replace(self.entry, **changes)
-
-    def reply(self, status: int, body: bytes) -> web.Response:
-        headers = {
-            "request-id": self.request_id,
-            "anthropic-organization-id": ORGANIZATION,
-            "content-type": "application/json",
-        }
-        return web.Response(status=status, body=body, headers=headers)
 
 
 class MessagesServer:
     """Answers requests as the API would, with what the playbook says."""
 
-    def __init__(self, playbook: Playbook, journal: Journal, *, keys: Collection[str] | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        playbook: Playbook,
+        journal: Journal,
+        injector: Injector,
+        *,
+        clock: Clock,
+        keys: Collection[str] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
         self._playbook = playbook
         self._journal = journal
-        self._api = Api(keys)
+        self._injector = injector
         self._clock = clock
+        self._api = Api(keys)
+        self._cache = PromptCache()
+        self._limiter = RateLimiter(limits, clock) if limits is not None else None
         self._count = 0
         self._started = int(clock() * 1000)
 
@@ -64,117 +61,144 @@ class MessagesServer:
         """Answer one request."""
         if http.path == "/health":
             return web.json_response({"status": "ok"})
-        exchange = Exchange(http, self._entry(http))
+        self._count += 1
+        request_id = f"req_011{self._started:011x}{self._count:08x}"
+        exchange = Exchange(http, request_id, self._journal, self._clock)
         try:
             return await self._answer(exchange)
         finally:
-            exchange.note(latency_s=round(self._clock() - exchange.entry.time, 6))
-            self._journal.write(exchange.entry)
-
-    def _entry(self, http: web.BaseRequest) -> Entry:
-        self._count += 1
-        request_id = f"req_011{self._started:013x}{self._count:08x}"
-        return Entry(time=self._clock(), request_id=request_id, verdict="refused", status=None, path=http.path)
+            exchange.end()
 
     async def _answer(self, exchange: Exchange) -> web.StreamResponse:
         http = exchange.http
         if http.method != "POST" or http.path not in (MESSAGES, COUNT_TOKENS):
-            exchange.note(status=404, reason="no such path")
+            exchange.note(reason="no such path")
             return exchange.reply(404, error_body("not_found_error", "Not found", exchange.request_id))
+        unread = self._injector.strike(None)
+        if unread is not None:
+            return self._lose(exchange, unread)
         counting = http.path == COUNT_TOKENS
         try:
-            data = await http.read()
+            judged = self._api.judge(http.headers, await http.read(), counting=counting)
         except web.HTTPRequestEntityTooLarge:
-            return self._refuse(exchange, refuse(Rule.TOO_LARGE))
-        judged = self._api.judge(http.headers, data, counting=counting)
+            judged = refuse(Rule.TOO_LARGE)
         if isinstance(judged, Refusal):
             return self._refuse(exchange, judged)
         if counting:
-            exchange.note(verdict="accepted", status=200)
-            return exchange.reply(200, json.dumps({"input_tokens": judged.prompt_tokens}).encode())
-        return await self._speak(exchange, judged)
+            exchange.note(verdict="accepted")
+            return exchange.reply(200, json.dumps({"input_tokens": judged.prompt.tokens}).encode())
+        return await self._take(exchange, judged)
 
-    def _refuse(self, exchange: Exchange, refusal: Refusal) -> web.Response:
+    def _lose(self, exchange: Exchange, fault: Fault) -> web.Response:
+        exchange.note_fault(fault)
+        exchange.end(delivered=False)
+        return reset(exchange.http)
+
+    def _refuse(self, exchange: Exchange, refusal: Refusal, headers: dict[str, str] | None = None) -> web.Response:
         rule = refusal.rule
-        exchange.note(verdict="refused", status=rule.status, rule=rule.number, reason=refusal.text)
-        return exchange.reply(rule.status, refusal_body(refusal, exchange.request_id))
+        exchange.note(rule=rule.number, reason=refusal.text)
+        return exchange.reply(rule.status, refusal_body(refusal, exchange.request_id), headers)
 
-    async def _speak(self, exchange: Exchange, accepted: Accepted) -> web.StreamResponse:
+    async def _take(self, exchange: Exchange, accepted: Accepted) -> web.StreamResponse:
+        """Answer a sound request, within the rate limits."""
+        _note_request(exchange, accepted)
+        charge = self._cache.charge(accepted.prompt, accepted.model, accepted.scope, exchange.started)
+        if self._limiter is None:
+            return await self._play(exchange, accepted, charge, {})
+        uncached = charge.usage.input_tokens + charge.usage.cache_creation_input_tokens
+        limited = self._limiter.enter(accepted.model, uncached)
+        headers = self._limiter.headers(accepted.model)
+        if limited is not None:
+            if limited.retry_after_s is not None:
+                headers["retry-after"] = str(limited.retry_after_s)
+            return self._refuse(exchange, limited.refusal, headers)
+        try:
+            return await self._play(exchange, accepted, charge, headers)
+        finally:
+            self._limiter.leave(accepted.model, exchange.usage.output_tokens)
+
+    async def _play(
+        self, exchange: Exchange, accepted: Accepted, charge: Charge, headers: dict[str, str]
+    ) -> web.StreamResponse:
         request = accepted.request
-        exchange.note(
-            model=request.model,
-            run=request.run,
-            messages=len(request.sent),
-            turn=request.turn,
-            message_hashes=tuple(message.digest for message in request.sent),
-            prefix_sha256=accepted.prefix.sha256,
-            tool_result_ids=tuple(result.call_id for result in request.tool_results),
-        )
         answer = self._playbook.answer(request)
         if answer is None:
             last = request.sent[-1].role
-            return self._refuse(
-                exchange, refuse(Rule.NO_PLAYBOOK_RULE, turn=request.turn, model=request.model, last=last)
-            )
-        return await self._send(exchange, accepted, answer)
+            refusal = refuse(Rule.NO_PLAYBOOK_RULE, turn=request.turn, model=request.model, last=last)
+            return self._refuse(exchange, refusal, headers)
+        fault = self._injector.strike(request) or answer.fault
+        if fault is None:
+            exchange.note(verdict="accepted", billed=True)
+        else:
+            exchange.note_fault(fault)
+            if fault.stage is Stage.REFUSED:
+                return self._fail(exchange, error_of(fault, request), headers)
+            answer = misspoken(fault, answer, request)
+        return await self._speak(exchange, accepted, charge, answer, fault, headers)
 
-    async def _send(self, exchange: Exchange, accepted: Accepted, answer: Answer) -> web.StreamResponse:
+    def _fail(self, exchange: Exchange, error: ErrorReply, headers: dict[str, str]) -> web.Response:
+        return exchange.reply(
+            error.status, error.body(exchange.request_id), headers | dict(error.headers), error.content_type
+        )
+
+    async def _speak(
+        self,
+        exchange: Exchange,
+        accepted: Accepted,
+        charge: Charge,
+        answer: Answer,
+        fault: Fault | None,
+        headers: dict[str, str],
+    ) -> web.StreamResponse:
         request = accepted.request
         spoken = speak(answer, request.conversation, request.max_tokens)
-        usage = Usage(input_tokens=accepted.prompt_tokens, output_tokens=spoken.output_tokens)
-        exchange.note(
-            verdict="accepted",
-            status=200,
-            billed=True,
-            usage=usage,
-            stop_reason=spoken.stop_reason,
-            tool_use_ids=tuple(spoken.call_ids),
-        )
+        usage = charge.usage + Usage(output_tokens=spoken.output_tokens)
+        self._cache.read(charge)
+        exchange.note(status=200, usage=usage, stop_reason=spoken.stop_reason, tool_use_ids=tuple(spoken.call_ids))
         if answer.delay_s:
             await asyncio.sleep(answer.delay_s)
-        body = json.dumps(message_of(spoken, usage, request.model, request.conversation)).encode()
-        return exchange.reply(200, body)
+        self._cache.begin(charge)
+        return await deliver(
+            exchange.http,
+            message_of(spoken, usage, request),
+            exchange.headers(headers),
+            streamed=request.stream,
+            fault=fault,
+            ended=exchange.end,
+        )
 
 
-def message_of(spoken: Spoken, usage: Usage, model: str, conversation: str) -> dict[str, Any]:
-    """The message as the API writes it."""
-    return {
-        "id": make_id("msg_01", conversation),
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": spoken.content,
-        "stop_reason": spoken.stop_reason,
-        "stop_sequence": None,
-        "stop_details": None,
-        "container": None,
-        "usage": usage_of(usage),
-    }
-
-
-def usage_of(usage: Usage) -> dict[str, Any]:
-    """Usage as the API writes it."""
-    return {
-        "input_tokens": usage.input_tokens,
-        "cache_creation_input_tokens": usage.cache_creation_input_tokens,
-        "cache_read_input_tokens": usage.cache_read_input_tokens,
-        "cache_creation": {
-            "ephemeral_5m_input_tokens": usage.cache_creation_5m_tokens,
-            "ephemeral_1h_input_tokens": usage.cache_creation_1h_tokens,
-        },
-        "output_tokens": usage.output_tokens,
-        "server_tool_use": None,
-        "service_tier": "standard",
-        "inference_geo": "not_available",
-        "speed": "standard",
-    }
+def _note_request(exchange: Exchange, accepted: Accepted) -> None:
+    request = accepted.request
+    exchange.note(
+        model=request.model,
+        run=request.run,
+        messages=len(request.sent),
+        turn=request.turn,
+        message_hashes=tuple(message.digest for message in request.sent),
+        prefix_sha256=accepted.prompt.prefix.sha256,
+        tool_result_ids=tuple(result.call_id for result in request.tool_results),
+    )
 
 
 @contextlib.asynccontextmanager
 async def listening(server: MessagesServer, port: int) -> AsyncIterator[str]:
     """Serve on the loopback; the value is the server's URL."""
+    loop = asyncio.get_running_loop()
+
+    def make_request(
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
+
     # The low-level server: no router and no middleware stand in the way of a benchmark.
-    runner = web.ServerRunner(web.Server(server.handle, client_max_size=MAX_BODY_BYTES), shutdown_timeout=0)
+    runner = web.ServerRunner(
+        web.Server(server.handle, request_factory=make_request), shutdown_timeout=0, access_log=None
+    )
     await runner.setup()
     try:
         site = web.TCPSite(runner, HOST, port)
@@ -187,19 +211,24 @@ async def listening(server: MessagesServer, port: int) -> AsyncIterator[str]:
 async def serve(
     playbook: Playbook,
     *,
+    clock: Clock,
     port: int = 0,
     journal_path: str | Path | None = None,
+    limits: Limits | None = None,
     ready: Callable[[str], None] = print,
-    clock: Clock,
 ) -> None:
     """Serve in the foreground until SIGTERM or SIGINT; `ready` is called with the URL."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    injector = Injector(clock)
+    for injection in playbook.injections():
+        injector.add(injection)
     journal = Journal(journal_path, keep=False)
     try:
-        async with listening(MessagesServer(playbook, journal, keys=None, clock=clock), port) as url:
+        server = MessagesServer(playbook, journal, injector, clock=clock, limits=limits)
+        async with listening(server, port) as url:
             ready(url)
             await stop.wait()
     finally:

@@ -10,7 +10,9 @@ from pathlib import Path
 from types import TracebackType
 
 from paceline.sim.answer import Answer
+from paceline.sim.faults import Fault, Injection, Injector
 from paceline.sim.journal import Journal
+from paceline.sim.limits import Limits
 from paceline.sim.playbook import Playbook
 from paceline.sim.request import Request
 from paceline.sim.server import Clock, MessagesServer, listening
@@ -22,7 +24,9 @@ class Simulator:
     """A stand-in for the Messages API on the loopback.
 
     `playbook` is a `Playbook` or a function from `Request` to `Answer`. Any key is accepted unless `api_keys`
-    names those that are; a mapping also says which workspace each belongs to.
+    names those that are; a mapping also says which workspace each belongs to. `limits` are the rate limits to
+    enforce; without them nothing is limited and no rate limit headers are sent. `clock` gives Unix seconds: caches
+    and limits live by it, delays pass in real time.
     """
 
     def __init__(
@@ -31,13 +35,16 @@ class Simulator:
         journal_path: str | Path | None = None,
         port: int = 0,
         api_keys: Collection[str] | None = None,
+        limits: Limits | None = None,
         clock: Clock = time.time,
     ) -> None:
         self._playbook = playbook if isinstance(playbook, Playbook) else Playbook(playbook)
         self._journal_path = journal_path
         self._port = port
         self._keys = api_keys
+        self._limits = limits
         self._clock = clock
+        self._injector = Injector(clock)
         self._thread: threading.Thread | None = None
         self._started = threading.Event()
         self._failure: BaseException | None = None
@@ -46,6 +53,9 @@ class Simulator:
 
     def __enter__(self) -> Simulator:
         self.journal = Journal(self._journal_path)
+        self._injector.clear()
+        for injection in self._playbook.injections():
+            self._injector.add(injection)
         self._thread = threading.Thread(target=self._run, name="paceline-sim", daemon=True)
         self._thread.start()
         self._started.wait(START_SECONDS)
@@ -62,6 +72,36 @@ class Simulator:
             self._thread.join()
         self.journal.close()
 
+    def inject(
+        self,
+        fault: Fault | str,
+        *,
+        times: int | None = None,
+        probability: float = 1.0,
+        seed: int = 0,
+        run: str | None = None,
+        model: str | None = None,
+        match: str | None = None,
+        for_s: float | None = None,
+    ) -> None:
+        """Let a fault strike requests to come: see `Injection` for whom. Earlier injections are asked first."""
+        self._injector.add(
+            Injection(
+                fault=Fault(fault) if isinstance(fault, str) else fault,
+                times=times,
+                probability=probability,
+                seed=seed,
+                run=run,
+                model=model,
+                match=match,
+                for_s=for_s,
+            )
+        )
+
+    def clear_faults(self) -> None:
+        """No injected fault strikes any more."""
+        self._injector.clear()
+
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
@@ -72,7 +112,14 @@ class Simulator:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        server = MessagesServer(self._playbook, self.journal, keys=self._keys, clock=self._clock)
+        server = MessagesServer(
+            self._playbook,
+            self.journal,
+            self._injector,
+            keys=self._keys,
+            limits=self._limits,
+            clock=self._clock,
+        )
         async with listening(server, self._port) as self.url:
             self._started.set()
             await self._stop.wait()

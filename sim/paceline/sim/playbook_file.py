@@ -1,0 +1,270 @@
+"""A playbook as it is written: the parts of its YAML, what each may hold, and how a rule becomes an answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from paceline.sim.answer import Answer
+from paceline.sim.call import Call
+from paceline.sim.faults import Fault, Injection, Stage
+from paceline.sim.request import Request, ToolResult
+
+_PLACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
+Captures = dict[str, str]
+
+
+def _compile(value: object) -> re.Pattern[str]:
+    if not isinstance(value, str):
+        raise ValueError("a regular expression is text; put it in quotes")
+    try:
+        return re.compile(value)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from error
+
+
+Regex = Annotated[re.Pattern[str], BeforeValidator(_compile)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class TurnRange(_Part):
+    """Turns from `from` to `to`, both included; an open end is unbounded."""
+
+    first: int = Field(default=1, alias="from", ge=1)
+    last: int | None = Field(default=None, alias="to", ge=1)
+
+    def holds(self, turn: int) -> bool:
+        return self.first <= turn and (self.last is None or turn <= self.last)
+
+
+class ResultPattern(_Part):
+    """One tool result of the last message."""
+
+    tool: str | None = None
+    text: Regex | None = None
+    is_error: bool | None = None
+
+    def captures(self, results: tuple[ToolResult, ...]) -> Captures | None:
+        """The groups of the first result that fits; None when none does."""
+        return next((found for result in results if (found := self._in(result)) is not None), None)
+
+    def _in(self, result: ToolResult) -> Captures | None:
+        if self.tool not in (None, result.tool) or self.is_error not in (None, result.is_error):
+            return None
+        return _search(self.text, result.text)
+
+
+class When(_Part):
+    """What a request must look like; all that is given must hold."""
+
+    turn: int | TurnRange | None = None
+    model: Regex | None = None
+    first_user: Regex | None = None
+    last: Regex | None = None
+    tool_results: tuple[ResultPattern, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_result_is_a_list(cls, value: Any) -> Any:
+        if isinstance(value, dict) and isinstance(value.get("tool_results"), dict):
+            return {**value, "tool_results": [value["tool_results"]]}
+        return value
+
+    def captures(self, request: Request) -> Captures | None:
+        """The groups of every expression; None unless everything holds."""
+        if not self._turn_holds(request.turn):
+            return None
+        captures: Captures = {"turn": str(request.turn)}
+        for found in self._each(request):
+            if found is None:
+                return None
+            captures |= found
+        return captures
+
+    def _turn_holds(self, turn: int) -> bool:
+        if isinstance(self.turn, TurnRange):
+            return self.turn.holds(turn)
+        return self.turn in (None, turn)
+
+    def _each(self, request: Request) -> Iterator[Captures | None]:
+        yield _search(self.model, request.model)
+        yield _search(self.first_user, request.first_user_text) if self.first_user else {}
+        yield _search(self.last, request.last_text) if self.last else {}
+        for pattern in self.tool_results:
+            yield pattern.captures(request.tool_results)
+
+    @property
+    def groups(self) -> set[str]:
+        """Names that an answer may use."""
+        patterns = [self.model, self.first_user, self.last, *(result.text for result in self.tool_results)]
+        return {"turn", *(name for pattern in patterns if pattern for name in pattern.groupindex)}
+
+
+class CallPart(_Part):
+    """A tool call; `times` of them run in parallel, each with its number, from 1, as `{i}`."""
+
+    tool: str
+    input: dict[str, Any] = {}
+    times: int = Field(default=1, ge=1)
+
+    def calls(self, captures: Captures) -> Iterator[Call]:
+        for number in range(1, self.times + 1):
+            yield Call(tool=self.tool, input=_fill(self.input, captures | {"i": str(number)}))
+
+
+class FaultPart(_Part):
+    """A fault, by name alone or with its options."""
+
+    name: str
+    retry_after: str | int | None = 1
+    seconds: float = Field(default=1.0, ge=0)
+    count: int = Field(default=8, ge=1)
+    calls: tuple[CallPart, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _is_known(self) -> FaultPart:
+        self.fault()
+        return self
+
+    def fault(self) -> Fault:
+        calls = tuple(call for part in self.calls for call in part.calls({}))
+        return Fault(self.name, self.retry_after, self.seconds, self.count, calls=calls)
+
+
+class InjectionPart(_Part):
+    """A fault and whom it strikes, as `Simulator.inject` takes them."""
+
+    fault: FaultPart
+    times: int | None = Field(default=None, ge=1)
+    probability: float = Field(default=1.0, gt=0, le=1)
+    seed: int = 0
+    run: str | None = None
+    model: str | None = None
+    match: Regex | None = None
+    for_s: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _can_strike(self) -> InjectionPart:
+        self.injection()
+        return self
+
+    def injection(self) -> Injection:
+        return Injection(
+            fault=self.fault.fault(),
+            times=self.times,
+            probability=self.probability,
+            seed=self.seed,
+            run=self.run,
+            model=self.model,
+            match=self.match.pattern if self.match else None,
+            for_s=self.for_s,
+        )
+
+
+class AnswerPart(_Part):
+    """What the model says when the rule matches."""
+
+    text: str = ""
+    calls: tuple[CallPart, ...] = ()
+    stop_reason: str | None = None
+    delay_s: float | None = Field(default=None, ge=0)
+    output_tokens: int | None = Field(default=None, ge=1)
+    fault: FaultPart | None = None
+
+    @model_validator(mode="after")
+    def _fault_is_late_enough(self) -> AnswerPart:
+        if self.fault and self.fault.fault().stage is Stage.UNREAD:
+            raise ValueError(f"{self.fault.name} strikes before a rule can match; list it under `faults:`")
+        return self
+
+    def answer(self, captures: Captures, delay_s: float) -> Answer:
+        return Answer(
+            text=_fill(self.text, captures),
+            calls=tuple(call for part in self.calls for call in part.calls(captures)),
+            stop_reason=self.stop_reason,
+            delay_s=delay_s if self.delay_s is None else self.delay_s,
+            output_tokens=self.output_tokens,
+            fault=self.fault.fault() if self.fault else None,
+        )
+
+    @property
+    def places(self) -> set[str]:
+        """Names in braces that the rule's groups must fill."""
+        return _places(self.text) | (_places([part.input for part in self.calls]) - {"i"})
+
+
+class RulePart(_Part):
+    """One rule of a playbook."""
+
+    name: str = ""
+    when: When = When()
+    answer: AnswerPart
+
+    @model_validator(mode="after")
+    def _every_place_is_filled(self) -> RulePart:
+        missing = sorted(self.answer.places - self.when.groups)
+        if missing:
+            raise ValueError(
+                f"the answer uses {{{missing[0]}}}, which no group of `when` fills; add (?P<{missing[0]}>...)"
+                f" to one of its expressions, or write {{{{{missing[0]}}}}} for the bare text"
+            )
+        return self
+
+
+class PlaybookFile(_Part):
+    """A playbook as it is written."""
+
+    delay_s: float = Field(default=0.0, ge=0)
+    rules: tuple[RulePart, ...]
+    faults: tuple[InjectionPart, ...] = ()
+
+    def answer(self, request: Request) -> Answer | None:
+        """The answer of the first rule that matches."""
+        for rule in self.rules:
+            captures = rule.when.captures(request)
+            if captures is not None:
+                return rule.answer.answer(captures, self.delay_s)
+        return None
+
+
+def _search(pattern: re.Pattern[str] | None, text: str) -> Captures | None:
+    if pattern is None:
+        return {}
+    match = pattern.search(text)
+    return None if match is None else {name: value or "" for name, value in match.groupdict().items()}
+
+
+def _fill(template: Any, captures: Mapping[str, str]) -> Any:
+    """`template` with every `{name}` in its texts filled; `{{` and `}}` are bare braces."""
+    match template:
+        case str():
+            return _PLACE.sub(lambda place: captures[place[1]] if place[1] else place[0][0], template)
+        case dict():
+            return {key: _fill(value, captures) for key, value in template.items()}
+        case list():
+            return [_fill(value, captures) for value in template]
+        case _:
+            return template
+
+
+def _places(template: Any) -> set[str]:
+    match template:
+        case str():
+            return {place[1] for place in _PLACE.finditer(template) if place[1]}
+        case dict():
+            return _places(list(template.values()))
+        case list():
+            return set().union(*(_places(value) for value in template))
+        case _:
+            return set()
