@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ class RowSource:
 
     path: Path
     name: str
+    is_copy: bool = False
     place: str = "{name}:{number}"
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
@@ -34,6 +36,13 @@ class RowSource:
                 text = line.removeprefix(_BOM) if number == 1 else line
                 if text.strip():
                     yield number, text
+
+    def identity(self) -> str:
+        """What this input is called for ever: a file by its whole path, a copy by its content."""
+        if not self.is_copy:
+            return str(self.path.resolve())
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def where(self, number: int) -> str:
         """What people call the line of this number."""
@@ -70,7 +79,7 @@ def _copied(stream: Any) -> Iterator[RowSource]:
         path = Path(folder) / "rows.jsonl"
         with path.open("wb") as file:
             shutil.copyfileobj(stream, file)
-        yield RowSource(path=path, name="standard input")
+        yield RowSource(path=path, name="standard input", is_copy=True)
 
 
 @contextmanager
@@ -79,7 +88,7 @@ def _spooled(rows: Iterable[Mapping[str, Any]]) -> Iterator[RowSource]:
         path = Path(folder) / "rows.jsonl"
         with path.open("w", encoding="utf-8") as file:
             file.writelines(_line(row, number) for number, row in enumerate(rows, 1))
-        yield RowSource(path=path, name="rows", place="row {number}")
+        yield RowSource(path=path, name="rows", is_copy=True, place="row {number}")
 
 
 def _line(row: Mapping[str, Any], number: int) -> str:

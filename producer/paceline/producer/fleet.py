@@ -1,0 +1,327 @@
+"""The Python API: submit rows to a fleet, watch them, collect their results, cancel them."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from paceline.core.agent import Agent
+from paceline.core.errors import InfrastructureError, UnknownBatch, UnknownRun, UsageError
+from paceline.core.ids import BatchName, BatchTag, RunId, batch_tag, tag_of
+from paceline.core.ledger import Entry
+from paceline.core.lifecycle import State
+from paceline.core.transcript import Fragment
+from paceline.store.connect import Severity, check_server, connect
+from paceline.store.loop_thread import LoopThread
+from paceline.store.port import BatchCounts, BatchInfo, CallState, Cancelled, RunRecord, RunStore, WorkerReport
+from paceline.store.record import RedisRunStore
+
+from .agent_file import AgentFile, load_agent_file
+from .broker_address import broker_address
+from .publish import KombuPublisher, Publisher
+from .result import Result, result_of
+from .row_source import RowSource, row_source
+from .rows import check_rows, read_rows
+from .settings import ProducerSettings
+from .submit import Submission, submit_rows
+
+AgentLike: TypeAlias = "str | os.PathLike[str] | Agent | AgentFile"
+RowsLike: TypeAlias = "str | os.PathLike[str] | Iterable[Mapping[str, Any]]"
+
+_SLICE = 500
+_POLL_FIRST_SECONDS = 0.1
+_POLL_MOST_SECONDS = 1.0
+_NAMES_TO_GUESS_FROM = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStatus:
+    """Where a batch stands."""
+
+    info: BatchInfo
+    counts: BatchCounts
+
+    @property
+    def is_done(self) -> bool:
+        return not self.counts.active
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStory:
+    """All that is on record of a run."""
+
+    record: RunRecord
+    batch: BatchInfo | None
+    agent: Agent | None
+    ledger: tuple[Entry, ...]
+    calls: tuple[CallState, ...]
+    transcript: tuple[Fragment, ...]
+
+
+class Fleet:
+    """A door to a fleet's record and broker; close it, or use it in a `with`.
+
+    `url` and `broker_url` default to PACELINE_REDIS_URL and PACELINE_BROKER_URL; without the latter, the record's Redis
+    is the broker too. The server is asked, at the first submission, whether runs can be trusted to it.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        broker_url: str | None = None,
+        *,
+        settings: ProducerSettings | None = None,
+    ) -> None:
+        self._settings = settings or ProducerSettings.from_environment(os.environ)
+        self.url = url or self._settings.redis_url or _no_url()
+        self.broker_url = broker_url or self._settings.broker_url or self.url
+        store = connect(
+            self.url,
+            prefix=self._settings.prefix,
+            claim_seconds=self._settings.claim_seconds,
+            retention_seconds=self._settings.retention_seconds,
+        )
+        address = broker_address(self.broker_url)
+        self._begin(store, KombuPublisher(address.url, address.transport_options), LoopThread())
+
+    @classmethod
+    def over(cls, store: RunStore, publisher: Publisher, *, settings: ProducerSettings | None = None) -> Fleet:
+        """A fleet over a given record and publisher, which it closes."""
+        fleet = cls.__new__(cls)
+        fleet._settings = settings or ProducerSettings.from_environment({})
+        fleet.url = fleet.broker_url = ""
+        fleet._begin(store, publisher, LoopThread())
+        return fleet
+
+    def _begin(self, store: RunStore, publisher: Publisher, loop: LoopThread) -> None:
+        self.store = store
+        self.loop = loop
+        self._publisher = publisher
+        self._is_checked = False
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give all connections back. Batches of this fleet cannot be used any more."""
+        self._publisher.close()
+        self.loop.run(self.store.aclose())
+        self.loop.close()
+
+    def check(self) -> list[str]:
+        """What is not well with the server but does not forbid its use.
+
+        Raises InfrastructureError if it cannot be reached, or would lose runs.
+        """
+        if not isinstance(self.store, RedisRunStore):
+            return []
+        problems = self.loop.run(check_server(self.store, url=self.url))
+        fatal = [f"{problem.what}: {problem.fix}" for problem in problems if problem.severity is Severity.FAIL]
+        if fatal:
+            raise InfrastructureError("\n".join(fatal))
+        self._is_checked = True
+        return [f"{problem.what}: {problem.fix}" for problem in problems]
+
+    def submit(
+        self,
+        agent: AgentLike,
+        rows: RowsLike,
+        batch: str | None = None,
+        tenant: str = "default",
+    ) -> Batch:
+        """Submit rows as runs of an agent. Everything is checked before anything is submitted.
+
+        Again with the same batch name: adds the rows that are missing, and nothing else. Without a name the batch is
+        named after the agent's definition and the input.
+        Raises AgentFileError, RowError, UsageError, InfrastructureError.
+        """
+        file = self.load_agent(agent)
+        with row_source(rows) as source:
+            check_rows(source, file.template)
+            if not self._is_checked:
+                self.check()
+            name = BatchName(batch or default_batch_name(file, source))
+            info = self.loop.run(self._open(file.agent, name, tenant))
+            rows_to_submit = read_rows(source, file.template)
+            submission = self.loop.run(submit_rows(self.store, self._publisher, info, rows_to_submit))
+        return Batch(self, info, submission)
+
+    def load_agent(self, agent: AgentLike) -> AgentFile:
+        """The agent with its prompt template. Raises AgentFileError."""
+        match agent:
+            case AgentFile():
+                return agent
+            case Agent():
+                return AgentFile(agent=agent, template=None)
+            case _:
+                return load_agent_file(agent, search_paths=self._settings.tools_path)
+
+    def batch(self, name: str) -> Batch:
+        """A batch that was submitted before. Raises UnknownBatch."""
+        info = self.loop.run(self.store.batch(batch_tag(BatchName(name))))
+        if info is None:
+            raise UnknownBatch(f"no batch {name!r} is on record{self._nearest(name)}: `paceline status` lists them")
+        return Batch(self, info)
+
+    def batches(self, *, limit: int = 20) -> list[Batch]:
+        """The newest batches, newest first."""
+        return [Batch(self, info) for info in self.loop.run(self.store.batches(limit=limit))]
+
+    def runs(self, *, batch: str | None = None, limit_batches: int = 20) -> Iterator[RunRecord]:
+        """The runs of a batch, in the order of its input; or of the newest batches."""
+        for found in [self.batch(batch)] if batch else self.batches(limit=limit_batches):
+            yield from found.records()
+
+    def show(self, run_id: str) -> RunStory:
+        """All that is on record of a run. Raises UnknownRun."""
+        return self.loop.run(self._story(RunId(run_id)))
+
+    def cancel(self, run_id: str) -> Cancelled:
+        """Cancel a run: at once, or as soon as what is running of it has stopped. Raises UnknownRun."""
+        cancelled = self.loop.run(self.store.cancel(RunId(run_id)))
+        if cancelled is Cancelled.MISSING:
+            raise _unknown_run(run_id)
+        return cancelled
+
+    def workers(self) -> list[WorkerReport]:
+        """The living workers."""
+        return self.loop.run(self.store.workers())
+
+    async def _open(self, agent: Agent, name: BatchName, tenant: str) -> BatchInfo:
+        await self.store.put_agent(agent.digest, agent.freeze())
+        wanted = BatchInfo(
+            name=name, tenant=tenant, agent=agent.digest, agent_name=agent.name, opened_ms=time.time_ns() // 1_000_000
+        )
+        info = await self.store.open_batch(wanted)
+        if replace(info, opened_ms=0) != replace(wanted, opened_ms=0):
+            raise UsageError(_other_batch(info, wanted))
+        return info
+
+    async def _story(self, run_id: RunId) -> RunStory:
+        record = await self.store.run(run_id)
+        if record is None:
+            raise _unknown_run(run_id)
+        frozen = await self.store.agent(record.run.agent)
+        return RunStory(
+            record=record,
+            batch=await self.store.batch(tag_of(run_id)),
+            agent=Agent.thaw(frozen) if frozen else None,
+            ledger=await self.store.ledger(run_id),
+            calls=await self.store.open_call_states(run_id),
+            transcript=await self.store.transcript(run_id),
+        )
+
+    def _nearest(self, name: str) -> str:
+        known = [info.name for info in self.loop.run(self.store.batches(limit=_NAMES_TO_GUESS_FROM))]
+        near = difflib.get_close_matches(name, known, n=1)
+        return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+class Batch:
+    """A batch of runs. `submission` says what this submission added; None for a batch that was looked up."""
+
+    def __init__(self, fleet: Fleet, info: BatchInfo, submission: Submission | None = None) -> None:
+        self._fleet = fleet
+        self.info = info
+        self.submission = submission
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def tag(self) -> BatchTag:
+        return batch_tag(self.info.name)
+
+    def status(self) -> BatchStatus:
+        """Counts and totals, exact."""
+        return BatchStatus(info=self.info, counts=self._fleet.loop.run(self._fleet.store.counts(self.tag)))
+
+    def wait(
+        self, timeout: float | None = None, *, on_status: Callable[[BatchStatus], None] | None = None
+    ) -> BatchStatus:
+        """Return when every run is over. `on_status` is told where the batch stands, about once a second.
+
+        Raises TimeoutError after `timeout` seconds; the batch lives on.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        pause = _POLL_FIRST_SECONDS
+        while True:
+            status = self.status()
+            if on_status:
+                on_status(status)
+            if status.is_done:
+                return status
+            if end is not None and time.monotonic() + pause > end:
+                raise TimeoutError(f"batch {self.name!r}: {status.counts.active} runs are not over after {timeout:g} s")
+            time.sleep(pause)
+            pause = min(pause * 1.5, _POLL_MOST_SECONDS)
+
+    def results(self) -> Iterator[Result]:
+        """The result of each row, in the order of the input; of runs that are not over, as they stand."""
+        return (result_of(record) for record in self.records())
+
+    def records(self) -> Iterator[RunRecord]:
+        """Each run as the record has it, in the order of the input."""
+        for run_ids in self._slices():
+            found = self._fleet.loop.run(self._fleet.store.runs(run_ids))
+            yield from (record for record in found if record is not None)
+
+    def cancel(self) -> dict[Cancelled, int]:
+        """Cancel every run that is not over; how many were cancelled at once, on request, or over before."""
+        outcomes: dict[Cancelled, int] = {}
+        for run_ids in self._slices():
+            for outcome in self._fleet.loop.run(self._cancel(run_ids)):
+                outcomes[outcome] = outcomes.get(outcome, 0) + 1
+        return outcomes
+
+    async def _cancel(self, run_ids: list[RunId]) -> list[Cancelled]:
+        return await asyncio.gather(*(self._fleet.store.cancel(run_id) for run_id in run_ids))
+
+    def _slices(self) -> Iterator[list[RunId]]:
+        start = 0
+        while run_ids := self._fleet.loop.run(self._fleet.store.batch_rows(self.tag, start=start, count=_SLICE)):
+            yield run_ids
+            start += len(run_ids)
+
+
+def default_batch_name(file: AgentFile, source: RowSource) -> str:
+    """`<agent>-<12 hex>`: the same for the same definition, prompt and input, so the same command resumes."""
+    of = f"{file.agent.digest}\n{file.template}\n{source.identity()}"
+    return f"{file.agent.name}-{hashlib.blake2b(of.encode(), digest_size=6).hexdigest()}"
+
+
+def has_state(record: RunRecord, wanted: str) -> bool:
+    """Whether a run is in the state, or has the status, of this name."""
+    return wanted in (record.run.state, record.run.state.status)
+
+
+def known_states() -> list[str]:
+    """The names that `has_state` knows."""
+    return sorted({*State, *(state.status for state in State)})
+
+
+def _other_batch(found: BatchInfo, wanted: BatchInfo) -> str:
+    what = "agent definition" if found.agent != wanted.agent else "tenant"
+    return (
+        f"batch {wanted.name!r} was opened with another {what} ({found.agent_name}, {found.agent}, tenant "
+        f"{found.tenant}): submit under another batch name, or with the agent as it was"
+    )
+
+
+def _unknown_run(run_id: str) -> UnknownRun:
+    return UnknownRun(f"no run {run_id!r} is on record: `paceline runs` lists them; records are kept for a week")
+
+
+def _no_url() -> str:
+    raise UsageError("there is no Redis to talk to: set PACELINE_REDIS_URL=redis://host:6379/0, or use `paceline run`")

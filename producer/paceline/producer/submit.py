@@ -1,0 +1,85 @@
+"""Rows become runs: first the record, then the messages. A crash between the two leaves runs that the workers find."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from paceline.core.errors import RowError
+from paceline.core.ids import BatchName, run_id
+from paceline.store.port import BatchInfo, NewRun, RunStore, Submitted
+
+from .publish import Publisher
+from .rows import Row
+
+CHUNK = 500
+"""Runs of one round trip: enough to hide its price, few enough to keep the server answering others."""
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What became of the rows: new runs, rows that were there already, and ids that are taken by other rows."""
+
+    created: int = 0
+    existed: int = 0
+    conflicts: int = 0
+    conflicting: tuple[str, ...] = ()
+    """The ids of the first few conflicts."""
+
+    @property
+    def rows(self) -> int:
+        return self.created + self.existed + self.conflicts
+
+    def plus(self, rows: Sequence[Row], answers: Sequence[Submitted]) -> Submission:
+        """With the answers for these rows."""
+        taken = [row.row_id for row, answer in zip(rows, answers, strict=True) if answer is Submitted.CONFLICT]
+        return Submission(
+            created=self.created + answers.count(Submitted.CREATED),
+            existed=self.existed + answers.count(Submitted.EXISTS),
+            conflicts=self.conflicts + len(taken),
+            conflicting=(*self.conflicting, *taken)[:_SHOWN],
+        )
+
+
+async def submit_rows(store: RunStore, publisher: Publisher, batch: BatchInfo, rows: Iterable[Row]) -> Submission:
+    """Submit all rows of an open batch. Submitting them again adds what is missing and changes nothing else.
+
+    Raises RowError, after all other rows are submitted, for ids that an earlier submission used for other content.
+    """
+    submission = Submission()
+    for chunk in _chunks(rows):
+        new = [_new_run(batch.name, row) for row in chunk]
+        answers = await store.submit(batch, new)
+        created = [run.run_id for run, answer in zip(new, answers, strict=True) if answer is Submitted.CREATED]
+        if created:
+            await asyncio.to_thread(publisher.publish_turns, created)
+        submission = submission.plus(chunk, answers)
+    if submission.conflicts:
+        raise RowError(_conflict(batch.name, submission))
+    return submission
+
+
+def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    iterator = iter(rows)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk
+
+
+def _new_run(batch: BatchName, row: Row) -> NewRun:
+    return NewRun(
+        run_id=run_id(batch, row.row_id), row_id=row.row_id, index=row.index, digest=row.digest, first=row.first
+    )
+
+
+def _conflict(batch: BatchName, submission: Submission) -> str:
+    names = ", ".join(repr(row_id) for row_id in submission.conflicting)
+    more = "" if submission.conflicts <= _SHOWN else f" and {submission.conflicts - _SHOWN} more"
+    return (
+        f"batch {batch!r} has other content under the same id for {names}{more}: these rows stay as they were, the "
+        f"{submission.rows - submission.conflicts} other ones are submitted; give the changed rows other ids, or "
+        "submit under another batch name"
+    )
