@@ -1,0 +1,71 @@
+"""Requests written by hand, for what the official client will not send."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+HEADERS = {"authorization": "Bearer key", "anthropic-version": "2026-10-21", "content-type": "application/json"}
+TOOL = {"name": "look", "input_schema": {"type": "object"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+
+    @property
+    def text(self) -> str:
+        return str(self.body["error"]["message"])
+
+
+def post(url: str, body: object, headers: Mapping[str, str] | None = None, path: str = "/v1/messages") -> Reply:
+    """Send a body, as JSON unless it is bytes; without headers, with sound ones."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
+    try:
+        connection.request("POST", path, data, dict(HEADERS if headers is None else headers))
+        response = connection.getresponse()
+        return Reply(response.status, dict(response.getheaders()), json.loads(response.read()))
+    finally:
+        connection.close()
+
+
+def text(words: str, **more: object) -> dict[str, object]:
+    return {"type": "text", "text": words, **more}
+
+
+def call(call_id: str, tool: str = "look", **more: object) -> dict[str, object]:
+    return {"type": "tool_use", "id": call_id, "name": tool, "input": {}, **more}
+
+
+def result(call_id: str, content: object = "seen", **more: object) -> dict[str, object]:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **more}
+
+
+def user(*blocks: object) -> dict[str, object]:
+    return {"role": "user", "content": list(blocks)}
+
+
+def assistant(*blocks: object) -> dict[str, object]:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+HELLO = {"role": "user", "content": "hello"}
+
+
+def body(*messages: object, **fields: object) -> dict[str, object]:
+    """A sound request with these messages; a field that is None is left out."""
+    whole: dict[str, object] = {
+        "model": "claude-sonnet-5-5",
+        "max_tokens": 100,
+        "messages": list(messages) or [HELLO],
+        "tools": [TOOL],
+        **fields,
+    }
+    return {name: value for name, value in whole.items() if value is not None}
