@@ -17,6 +17,7 @@ from pydantic import AfterValidator
 
 from paceline.core.ids import CallId, RunId
 from paceline.tools import Image, Tool, ToolContext, ToolError, ToolResult, run_tool, tool
+from paceline.tools.bounding import MIN_RESULT_CHARS
 
 CTX = ToolContext(run_id=RunId("batch-row"), turn=1, call_id=CallId("toolu_1"))
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
@@ -398,18 +399,40 @@ def test_a_tool_runs_under_the_spec_it_is_given() -> None:
     assert outcome(frozen, {}).whole == "x" * 5000
 
 
-def test_a_wrapped_function_keeps_its_own_signature() -> None:
-    def traced(function: Callable[..., object]) -> Callable[..., object]:
-        @functools.wraps(function)
-        def wrapper(*args: object, **kwargs: object) -> object:
-            return function(*args, **kwargs)
+def traced(function: Callable[..., object]) -> Callable[..., object]:
+    @functools.wraps(function)
+    def wrapper(*args: object, **kwargs: object) -> object:
+        return function(*args, **kwargs)
 
-        return wrapper
+    return wrapper
 
+
+def test_a_wrapped_function_keeps_its_own_signature_and_the_names_of_its_own_module() -> None:
+    elsewhere: dict[str, Any] = {"traced": traced, "tool": tool, "Number": int, "__name__": "elsewhere"}
+    code = "@tool\n@traced\ndef add(a: 'Number', b: 'Number' = 2):\n    'Add.'\n    return a + b"
+    exec(code, elsewhere)
+    assert outcome(elsewhere["add"], {"a": 1}).content == "3"
+
+
+def test_input_nested_beyond_reason_is_a_failure_of_the_call() -> None:
     @tool
-    @traced
-    def add(a: int, b: int = 2) -> int:
-        """Add."""
-        return a + b
+    def f(tree: Any) -> str:
+        """Do it."""
+        return "done"
 
-    assert outcome(add, {"a": 1}).content == "3"
+    deep: list[Any] = []
+    for _ in range(20_000):
+        deep = [deep]
+    assert outcome(f, {"tree": deep}).content == "done"
+    assert outcome(f, {"other": deep}).is_error
+
+
+def test_a_spec_with_too_small_a_limit_still_gives_a_result() -> None:
+    @tool(effect="reads")
+    def long_text() -> str:
+        """Many characters."""
+        return "x" * 5000
+
+    odd = replace(long_text, spec=replace(long_text.spec, max_result_chars=1))
+    assert len(str(outcome(odd, {}).content)) <= MIN_RESULT_CHARS
+    assert outcome(odd, {"a": "x" * 5000}).is_error

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import cast
 
+from .bounding import MIN_RESULT_CHARS
 from .context import ToolContext
 from .definition import Tool
 from .errors import ToolError
@@ -91,7 +92,7 @@ def _is_cancelled() -> bool:
 
 def _presented(tool: Tool, ctx: ToolContext, value: object) -> ToolResult:
     try:
-        return result_of(value, max_chars=tool.spec.max_result_chars, call_id=ctx.call_id)
+        return result_of(value, max_chars=_max_chars(tool), call_id=ctx.call_id)
     except NotPlain as error:
         return _failed(tool, ctx, not_presentable(tool.spec, str(error)))
     except Exception as error:
@@ -108,4 +109,9 @@ def _raised(tool: Tool, ctx: ToolContext, error: BaseException) -> ToolResult:
 
 
 def _failed(tool: Tool, ctx: ToolContext, text: str) -> ToolResult:
-    return text_result(text, max_chars=tool.spec.max_result_chars, call_id=ctx.call_id, is_error=True)
+    return text_result(text, max_chars=_max_chars(tool), call_id=ctx.call_id, is_error=True)
+
+
+def _max_chars(tool: Tool) -> int:
+    # A spec from the record was checked by whoever wrote it, perhaps under another rule than today's.
+    return max(tool.spec.max_result_chars, MIN_RESULT_CHARS)

@@ -112,7 +112,7 @@ def _hints(function: Callable[..., object], signature: inspect.Signature) -> dic
         # Not of the function itself: its return type is nobody's business here, and may not resolve.
         return get_type_hints(
             SimpleNamespace(__annotations__=annotations),
-            globalns=getattr(function, "__globals__", {}),
+            globalns=getattr(inspect.unwrap(function), "__globals__", {}),
             include_extras=True,
         )
     except Exception as error:
