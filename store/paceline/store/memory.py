@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import AgentDigest, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
-from paceline.core.ledger import Entry, ModelCalled
+from paceline.core.ledger import AttemptLost, Entry, ModelCalled
 from paceline.core.lifecycle import TURN_CAN_BEGIN, Event, State, move
 from paceline.core.run import Run, Spent
 from paceline.core.tool_spec import Effect, Placement
@@ -22,6 +22,7 @@ from .port import (
     BatchInfo,
     Begun,
     CallBegun,
+    CallResult,
     CallState,
     CallStored,
     CallWritten,
@@ -58,6 +59,11 @@ class _OpenCall:
     def is_running(self) -> bool:
         return bool(self.nonce) and self.block is None
 
+    def claim_for(self, claim: Claim, now_ms: int) -> None:
+        self.attempt += 1
+        self.nonce, self.owner = claim.nonce, claim.owner
+        self.claim_until_ms = now_ms + _ms(claim.longest_seconds)
+
     @property
     def state(self) -> CallState:
         return CallState(
@@ -81,6 +87,8 @@ class _Record:
     """The calls of the turn, in id order."""
     seen: set[CallId] = field(default_factory=set)
     """Every call id of the run."""
+    whole: dict[CallId, str] = field(default_factory=dict)
+    """The texts that the model was shown cut."""
     nonce: str = ""
     outcome: Outcome | None = None
     ended_ms: int = 0
@@ -138,6 +146,7 @@ class MemoryRunStore:
         self._batches: dict[BatchTag, _Batch] = {}
         self._records: dict[RunId, _Record] = {}
         self._workers: dict[Incarnation, tuple[WorkerReport, int]] = {}
+        self._model_holds_ms: dict[str, int] = {}
         self._next_sweep_ms = 0
 
     # Submission
@@ -149,8 +158,7 @@ class MemoryRunStore:
         return self._agents.get(digest)
 
     async def open_batch(self, batch: BatchInfo) -> BatchInfo:
-        opened = _Batch(info=replace(batch, opened_ms=self._now_ms()))
-        return self._batches.setdefault(batch_tag(batch.name), opened).info
+        return self._batches.setdefault(batch_tag(batch.name), _Batch(info=batch)).info
 
     async def submit(self, batch: BatchInfo, runs: Sequence[NewRun]) -> list[Submitted]:
         return [self._submit(batch, new) for new in runs]
@@ -191,7 +199,7 @@ class MemoryRunStore:
             return _begun(record) if record.nonce == claim.nonce else NotBegun.BUSY
         if record.run.state not in TURN_CAN_BEGIN:
             return NotBegun.STALE
-        if record.run.hold_until_ms > self._now_ms():
+        if record.run.state is State.ON_HOLD and record.run.hold_until_ms > self._now_ms():
             return NotBegun.HELD
         self._claim(record, claim)
         return _begun(record)
@@ -204,8 +212,6 @@ class MemoryRunStore:
             attempts=record.run.attempts + 1,
             owner=claim.owner,
             claim_until_ms=self._now_ms() + _ms(claim.longest_seconds),
-            hold_until_ms=0,
-            hold_reason="",
         )
         record.nonce = claim.nonce
         self._look_after_claim(record)
@@ -219,7 +225,9 @@ class MemoryRunStore:
         if self._write(record, write, Event.OPEN_CALLS):
             record.calls = {call.call_id: _OpenCall(call) for call in calls}
             record.seen.update(record.calls)
-            self._look_after_claim(record)
+            if any(call.placement is Placement.FLEET for call in calls):
+                _give_back(record)
+            self._send(record)
         return Written.WRITTEN
 
     async def go_on(self, held: Held, write: TurnWrite, *, advance: bool) -> Written:
@@ -237,17 +245,18 @@ class MemoryRunStore:
             return Written.LOST
         if self._write(record, write, Event.HOLD):
             _give_back(record)
-            record.due_ms = self._now_ms() + _ms(seconds)
-            record.run = replace(record.run, hold_until_ms=record.due_ms, hold_reason=reason)
+            until_ms = self._now_ms() + _ms(seconds)
+            record.due_ms = until_ms
+            record.run = replace(record.run, hold_until_ms=until_ms, hold_reason=reason, sent_ms=until_ms)
         return Written.WRITTEN
 
     async def finish(self, held: Held, write: TurnWrite, outcome: Outcome) -> Written:
         record = self._held(held)
         if record is None or record.run.state.is_terminal:
             return Written.LOST
+        move(record.run.state, outcome.ending.event)
+        self._take(record, write)
         self._end(record, outcome)
-        self._account(record, write.spent, write.ledger)
-        _append(record, write)
         return Written.WRITTEN
 
     # Calls
@@ -259,38 +268,37 @@ class MemoryRunStore:
         call = record.calls.get(call_id)
         if call is None or record.run.state is not State.IN_TOOLS or record.run.turn != turn:
             return NotBegun.STALE
-        if record.run.cancel_requested:
-            return NotBegun.CANCELLED
+        if call.block is not None:
+            return NotBegun.DONE
         return self._begin_call(record, call, claim)
 
     def _begin_call(self, record: _Record, call: _OpenCall, claim: Claim) -> CallBegun | NotBegun:
-        if call.block is not None:
-            return NotBegun.DONE
         if call.nonce and call.nonce != claim.nonce:
             return NotBegun.BUSY
-        if record.waits_for_its_turn(call.call.call_id):
-            return NotBegun.WAITS
         if not call.nonce:
-            call.attempt += 1
-            call.nonce, call.owner = claim.nonce, claim.owner
-            call.claim_until_ms = self._now_ms() + _ms(claim.longest_seconds)
+            if record.run.cancel_requested:
+                return NotBegun.CANCELLED
+            if record.waits_for_its_turn(call.call.call_id):
+                return NotBegun.WAITS
+            call.claim_for(claim, self._now_ms())
         return CallBegun(call=call.call, attempt=call.attempt, agent=record.run.agent)
 
-    async def finish_call(self, held: HeldCall, block: bytes, entry: Entry, *, working_ms: int) -> CallStored:
+    async def finish_call(self, held: HeldCall, result: CallResult) -> CallStored:
         record = self._find(held.run_id)
         call = _running_call(record, held) if record else None
         if record is None or call is None:
             return CallStored(written=CallWritten.LOST)
-        call.block = block
-        self._account(record, Spent(working_ms=working_ms, tool_calls=1), [entry])
-        if record.run.cancel_requested and not record.has_running_call:
-            self._end(record, _CANCELLED)
+        call.block = result.block
+        self._take_result(record, result)
+        if record.run.cancel_requested:
+            self._end_when_quiet(record)
             return CallStored(written=CallWritten.STORED)
         return self._after_result(record, call)
 
     def _after_result(self, record: _Record, call: _OpenCall) -> CallStored:
         if all(other.block is not None for other in record.calls.values()):
             self._move(record, Event.LAST_RESULT)
+            _give_back(record)
             self._send(record)
             return CallStored(written=CallWritten.LAST)
         waiting = record.once_without_result() if call.call.effect is Effect.ONCE else []
@@ -306,22 +314,23 @@ class MemoryRunStore:
             blocks={call_id: call.block for call_id, call in record.calls.items() if call.block is not None},
         )
 
-    async def join(
-        self, held: Held, message: Fragment, entries: Sequence[Entry] = (), *, working_ms: int = 0
-    ) -> Written:
+    async def join(self, held: Held, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
         record = self._held(held)
-        if record is None or not _can_join(record):
+        if record is None or not _can_join(record, inline=len(inline)):
             return Written.LOST
-        self._account(record, Spent(working_ms=working_ms, tool_calls=len(entries)), entries)
-        if record.run.cancel_requested:
-            self._end(record, _CANCELLED)
-            return Written.WRITTEN
-        self._move(record, Event.JOIN)
+        for result in inline:
+            self._take_result(record, result)
         record.fragments.append(message)
-        record.calls = {}
-        record.run = replace(record.run, turn=record.run.turn + 1)
-        self._turn_due(record)
+        if not self._cancelled_instead(record):
+            self._move(record, Event.JOIN)
+            record.calls = {}
+            record.run = replace(record.run, turn=record.run.turn + 1)
+            self._turn_due(record)
         return Written.WRITTEN
+
+    async def whole_result(self, run_id: RunId, call_id: CallId) -> str | None:
+        record = self._find(run_id)
+        return record.whole.get(call_id) if record else None
 
     # Sweeping
 
@@ -350,8 +359,7 @@ class MemoryRunStore:
         record = self._in_turn(held)
         if record is None:
             return Written.LOST
-        lost, fence = record.run.lost_attempts + 1, record.run.fence + 1
-        record.run = replace(record.run, lost_attempts=lost, fence=fence)
+        record.run = replace(record.run, fence=record.run.fence + 1)
         if self._write(record, write, Event.RECOVER):
             self._turn_due(record)
         return Written.WRITTEN
@@ -359,9 +367,11 @@ class MemoryRunStore:
     async def recover_call(self, held: HeldCall) -> Written:
         record = self._find(held.run_id)
         call = _running_call(record, held) if record else None
-        if call is None:
+        if record is None or call is None:
             return Written.LOST
         call.nonce, call.owner, call.claim_until_ms = "", "", 0
+        if record.run.cancel_requested:
+            self._end_when_quiet(record)
         return Written.WRITTEN
 
     async def may_sweep(self, owner: Incarnation, *, seconds: float) -> bool:
@@ -378,12 +388,15 @@ class MemoryRunStore:
             return Cancelled.MISSING
         if record.run.state.is_terminal:
             return Cancelled.ENDED
-        if record.run.state is State.IN_TURN or record.has_running_call:
+        if record.run.owner or record.has_running_call:
             record.run = replace(record.run, cancel_requested=True)
             return Cancelled.REQUESTED
-        record.run = replace(record.run, fence=record.run.fence + 1)
         self._end(record, _CANCELLED)
         return Cancelled.CANCELLED
+
+    async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
+        records = [self._find(run_id) for run_id in run_ids]
+        return [record.run.run_id for record in records if record and record.run.cancel_requested]
 
     async def run(self, run_id: RunId) -> RunRecord | None:
         record = self._find(run_id)
@@ -419,9 +432,12 @@ class MemoryRunStore:
     async def counts(self, tag: BatchTag) -> BatchCounts:
         batch = self._batches.get(tag)
         if batch is None:
-            return BatchCounts(states={}, reasons={}, turns=0, spent=Spent())
+            return BatchCounts(states=dict.fromkeys(State, 0), reasons={}, turns=0, spent=Spent())
         return BatchCounts(
-            states=dict(+batch.states), reasons=dict(batch.reasons), turns=batch.turns, spent=batch.spent
+            states={state: batch.states[state] for state in State},
+            reasons=dict(batch.reasons),
+            turns=batch.turns,
+            spent=batch.spent,
         )
 
     # Workers
@@ -438,6 +454,14 @@ class MemoryRunStore:
     async def alive_ms(self, owners: Sequence[Incarnation]) -> dict[Incarnation, int]:
         left = {report.incarnation: until_ms - self._now_ms() for report, until_ms in self._living()}
         return {owner: left[owner] for owner in owners if owner in left}
+
+    # The model's room
+
+    async def hold_model(self, model: str, *, seconds: float) -> None:
+        self._model_holds_ms[model] = self._now_ms() + _ms(seconds)
+
+    async def model_hold_seconds(self, model: str) -> float:
+        return max(0, self._model_holds_ms.get(model, 0) - self._now_ms()) / 1000
 
     async def aclose(self) -> None:
         """There is nothing to give back."""
@@ -463,13 +487,31 @@ class MemoryRunStore:
 
     def _write(self, record: _Record, write: TurnWrite, event: Event) -> bool:
         """Account for an attempt and move the run; False if it was to be cancelled, and now is."""
-        self._account(record, write.spent, write.ledger)
-        if record.run.cancel_requested:
-            self._end(record, _CANCELLED)
+        self._take(record, write)
+        if self._cancelled_instead(record):
             return False
         self._move(record, event)
-        _append(record, write)
         return True
+
+    def _take(self, record: _Record, write: TurnWrite) -> None:
+        self._account(record, write.spent, write.ledger)
+        record.fragments += write.append
+        known = record.run.context_tokens if write.context_tokens is None else write.context_tokens
+        record.run = replace(record.run, context_tokens=known, streaks=write.streaks)
+
+    def _take_result(self, record: _Record, result: CallResult) -> None:
+        self._account(record, Spent(working_ms=result.entry.took_ms, tool_calls=1), [result.entry])
+        if result.whole is not None:
+            record.whole[result.call_id] = result.whole
+
+    def _cancelled_instead(self, record: _Record) -> bool:
+        if record.run.cancel_requested:
+            self._end(record, _CANCELLED)
+        return record.run.cancel_requested
+
+    def _end_when_quiet(self, record: _Record) -> None:
+        if not record.has_running_call:
+            self._end(record, _CANCELLED)
 
     def _move(self, record: _Record, event: Event) -> None:
         state = move(record.run.state, event)
@@ -481,14 +523,15 @@ class MemoryRunStore:
     def _account(self, record: _Record, spent: Spent, entries: Sequence[Entry]) -> None:
         batch = self._batch_of(record)
         batch.spent += spent
-        batch.turns += sum(isinstance(entry, ModelCalled) for entry in entries)
-        record.run = replace(record.run, spent=record.run.spent + spent)
+        batch.turns += _count(entries, ModelCalled)
+        lost = record.run.lost_attempts + _count(entries, AttemptLost)
+        record.run = replace(record.run, spent=record.run.spent + spent, lost_attempts=lost)
         record.ledger += entries
 
     def _end(self, record: _Record, outcome: Outcome) -> None:
         self._move(record, outcome.ending.event)
         _give_back(record)
-        record.run = replace(record.run, hold_until_ms=0, hold_reason="")
+        record.run = replace(record.run, fence=record.run.fence + 1, hold_until_ms=0, hold_reason="")
         record.outcome, record.ended_ms, record.due_ms = outcome, self._now_ms(), None
         record.calls = {}
         self._batch_of(record).reasons[outcome.reason] += 1
@@ -513,17 +556,15 @@ class MemoryRunStore:
 
 
 def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
+    return int(seconds * 1000)
+
+
+def _count(entries: Sequence[Entry], kind: type[Entry]) -> int:
+    return sum(isinstance(entry, kind) for entry in entries)
 
 
 def _begun(record: _Record) -> Begun:
     return Begun(run=record.run, fragments=tuple(record.fragments))
-
-
-def _append(record: _Record, write: TurnWrite) -> None:
-    record.fragments += write.append
-    known = record.run.context_tokens if write.context_tokens is None else write.context_tokens
-    record.run = replace(record.run, context_tokens=known, streaks=write.streaks)
 
 
 def _give_back(record: _Record) -> None:
@@ -531,9 +572,9 @@ def _give_back(record: _Record) -> None:
     record.run = replace(record.run, owner="", claim_until_ms=0)
 
 
-def _can_join(record: _Record) -> bool:
+def _can_join(record: _Record, *, inline: int) -> bool:
     if record.run.state is State.IN_TOOLS:
-        return all(open_call.call.placement is Placement.INLINE for open_call in record.calls.values())
+        return inline == len(record.calls)
     return record.run.state is State.JOINING
 
 
@@ -545,4 +586,6 @@ def _running_call(record: _Record, held: HeldCall) -> _OpenCall | None:
 
 
 def _call_states(record: _Record) -> tuple[CallState, ...]:
+    if record.run.state is not State.IN_TOOLS:
+        return ()
     return tuple(open_call.state for open_call in record.calls.values())

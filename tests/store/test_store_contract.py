@@ -1,0 +1,915 @@
+"""What every store promises, method by method."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.runs import (
+    A_WRITE,
+    ANSWERED,
+    BATCH,
+    ENDS,
+    QUESTION,
+    SPENT,
+    Driven,
+    a_block,
+    a_call,
+    a_claim,
+    a_queued_run,
+    a_result,
+    a_row,
+    asking,
+    call_ran,
+    model_called,
+    submitted,
+)
+from support.worlds import World
+
+from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId, batch_tag, run_id
+from paceline.core.ledger import AttemptLost, Ended
+from paceline.core.lifecycle import TERMINAL, State
+from paceline.core.run import Spent, Streaks
+from paceline.core.tool_spec import Effect, Placement
+from paceline.core.transcript import results_message, user_text
+from paceline.store.port import (
+    BatchInfo,
+    Begun,
+    CallBegun,
+    CallStored,
+    CallWritten,
+    Cancelled,
+    Held,
+    HeldCall,
+    NotBegun,
+    Submitted,
+    TurnWrite,
+    WorkerReport,
+    Written,
+)
+
+pytestmark = pytest.mark.anyio
+
+TAG = batch_tag(BATCH.name)
+NOBODY = RunId("aaaaaaaa-bbbbbbbbbbbbbbbb")
+INLINE = Placement.INLINE
+JOINED = user_text("results")
+
+
+async def counted(world: World) -> dict[State, int]:
+    """A batch's runs by state, without the states that no run is in."""
+    return {state: count for state, count in (await world.store.counts(TAG)).states.items() if count}
+
+
+# Submission ----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_agent_is_kept_as_it_was_put(world: World) -> None:
+    digest = AgentDigest("5f0c")
+    await world.store.put_agent(digest, b"frozen \x00 bytes")
+    await world.store.put_agent(digest, b"frozen \x00 bytes")
+    assert await world.store.agent(digest) == b"frozen \x00 bytes"
+    assert await world.store.agent(AgentDigest("0000")) is None
+
+
+async def test_a_batch_is_opened_once_and_found_by_its_tag(world: World) -> None:
+    assert await world.store.open_batch(BATCH) == BATCH
+    assert await world.store.open_batch(replace(BATCH, tenant="other", opened_ms=2)) == BATCH
+    assert await world.store.batch(TAG) == BATCH
+    assert await world.store.batch(BatchTag("zzzzzzzz")) is None
+
+
+async def test_batches_are_listed_newest_first(world: World) -> None:
+    names = [BatchName(f"batch-{number}") for number in range(3)]
+    for moment, name in enumerate(names):
+        await world.store.open_batch(replace(BATCH, name=name, opened_ms=1_000 + moment))
+    await world.store.open_batch(replace(BATCH, name=names[0], opened_ms=9_000))
+    assert [batch.name for batch in await world.store.batches(limit=2)] == [names[2], names[1]]
+
+
+async def test_a_new_run_is_queued_with_its_first_messages(world: World) -> None:
+    row = replace(a_row(), first=(QUESTION, user_text("Quickly.")))
+    assert await submitted(world.store, row) == [Submitted.CREATED]
+    record = await world.store.run(row.run_id)
+    assert record is not None
+    assert (record.run.state, record.run.turn, record.run.fence, record.run.row_id) == (State.QUEUED, 1, 0, "row-1")
+    assert (record.run.agent, record.run.submitted_ms) == (BATCH.agent, world.clock.now_ms)
+    assert (record.reason, record.answer, record.ended_ms) == ("", None, 0)
+    assert await world.store.transcript(row.run_id) == row.first
+
+
+async def test_submitting_the_same_rows_again_changes_nothing(world: World) -> None:
+    rows = [a_row("a", index=0), a_row("b", index=1)]
+    assert await submitted(world.store, *rows) == [Submitted.CREATED, Submitted.CREATED]
+    before = await world.store.runs([row.run_id for row in rows])
+    later = [replace(row, index=9 - row.index) for row in rows]
+    assert await submitted(world.store, *later) == [Submitted.EXISTS, Submitted.EXISTS]
+    assert await world.store.runs([row.run_id for row in rows]) == before
+    assert await world.store.batch_rows(TAG, start=0, count=9) == [row.run_id for row in rows]
+    assert await counted(world) == {State.QUEUED: 2}
+
+
+async def test_another_row_under_a_known_id_is_a_conflict_and_changes_nothing(world: World) -> None:
+    await submitted(world.store, a_row("a"))
+    other = replace(a_row("a", digest="d2"), first=(user_text("Another question"),))
+    assert await submitted(world.store, other, a_row("b")) == [Submitted.CONFLICT, Submitted.CREATED]
+    assert await world.store.transcript(other.run_id) == (QUESTION,)
+
+
+async def test_rows_come_in_the_order_of_the_input_whatever_the_order_of_submission(world: World) -> None:
+    rows = [a_row(f"row-{index}", index=index) for index in range(12)]
+    await submitted(world.store, *reversed(rows[6:]))
+    await submitted(world.store, *rows[:6])
+    ids = [row.run_id for row in rows]
+    assert await world.store.batch_rows(TAG, start=0, count=100) == ids
+    assert await world.store.batch_rows(TAG, start=5, count=4) == ids[5:9]
+    assert await world.store.batch_rows(TAG, start=12, count=4) == []
+    assert await world.store.batch_rows(BatchTag("zzzzzzzz"), start=0, count=4) == []
+
+
+async def test_a_submission_of_no_rows_is_no_mistake(world: World) -> None:
+    assert await submitted(world.store) == []
+
+
+# Beginning a turn ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_claim_of_a_turn_gets_the_run_and_its_transcript(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    begun = await world.store.begin(driven.run_id, 1, a_claim("worker-1", longest_seconds=90))
+    assert isinstance(begun, Begun)
+    assert (begun.run.state, begun.run.fence, begun.run.attempts) == (State.IN_TURN, 1, 1)
+    assert (begun.run.owner, begun.run.claim_until_ms) == ("worker-1", world.clock.now_ms + 90_000)
+    assert begun.fragments == (QUESTION,)
+    assert begun.run == await driven.look()
+
+
+async def test_a_duplicate_delivery_finds_the_claim_taken(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    begun = await driven.begin()
+    assert await world.store.begin(driven.run_id, 1, a_claim("worker-2")) is NotBegun.BUSY
+    assert await driven.look() == begun.run
+
+
+async def test_a_claim_whose_reply_was_lost_is_answered_the_same_again(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    claim = a_claim()
+    first = await driven.begin(claim)
+    assert await world.store.begin(driven.run_id, 1, claim) == first
+
+
+async def test_a_message_for_another_turn_is_stale(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    assert await world.store.begin(driven.run_id, 2, a_claim()) is NotBegun.STALE
+    await driven.bring_to(State.TURN_DUE)
+    assert await world.store.begin(driven.run_id, 1, a_claim()) is NotBegun.STALE
+
+
+@pytest.mark.parametrize("state", sorted({State.IN_TOOLS, State.JOINING, *TERMINAL}))
+async def test_no_turn_begins_in_another_phase(world: World, state: State) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.bring_to(state)
+    turn = (await driven.look()).turn
+    assert await world.store.begin(driven.run_id, turn, a_claim()) is NotBegun.STALE
+
+
+async def test_a_run_on_hold_begins_when_its_moment_has_come_and_not_before(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.bring_to(State.ON_HOLD)
+    await world.let_pass(9.999)
+    assert await world.store.begin(driven.run_id, 1, a_claim()) is NotBegun.HELD
+    await world.let_pass(0.001)
+    begun = await driven.begin()
+    assert (begun.run.state, begun.run.attempts) == (State.IN_TURN, 2)
+
+
+async def test_an_unknown_run_is_missing_everywhere(world: World) -> None:
+    nobody = Held(run_id=NOBODY, turn=1, fence=0)
+    store = world.store
+    assert await store.begin(NOBODY, 1, a_claim()) is NotBegun.MISSING
+    assert await store.begin_call(NOBODY, 1, CallId("c1"), a_claim()) is NotBegun.MISSING
+    assert await store.cancel(NOBODY) is Cancelled.MISSING
+    assert await store.go_on(nobody, A_WRITE, advance=True) is Written.LOST
+    assert await store.hold(nobody, A_WRITE, seconds=1, reason="busy") is Written.LOST
+    assert await store.open_calls(nobody, A_WRITE, [a_call("c1")]) is Written.LOST
+    assert await store.finish(nobody, A_WRITE, ANSWERED) is Written.LOST
+    assert await store.recover(nobody, A_WRITE) is Written.LOST
+    assert await store.join(nobody, JOINED) is Written.LOST
+    await store.look_again(nobody, seconds=0, sent=True)
+    assert await store.results(NOBODY, 1) is None
+    assert await store.examine([NOBODY]) == [None]
+    assert await store.runs([NOBODY]) == [None]
+    assert (await store.transcript(NOBODY), await store.ledger(NOBODY)) == ((), ())
+    assert await store.open_call_states(NOBODY) == ()
+    assert await store.due(limit=10) == []
+    driven = Driven(store, NOBODY)
+    held = await _held_call(await a_queued_run(store))
+    stored = await driven.finish_call(replace(held, run_id=NOBODY))
+    assert stored == CallStored(written=CallWritten.LOST)
+    assert await store.recover_call(replace(held, run_id=NOBODY)) is Written.LOST
+
+
+# The end of an attempt -----------------------------------------------------------------------------------------------
+
+
+async def test_going_on_gives_the_claim_back_and_makes_the_next_turn_due(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    begun = await driven.begin()
+    await world.let_pass(3)
+    write = replace(A_WRITE, append=(asking("c1"),), context_tokens=163, streaks=Streaks(pauses=1))
+    assert await world.store.go_on(driven.held, write, advance=True) is Written.WRITTEN
+    assert await driven.look() == replace(
+        begun.run,
+        state=State.TURN_DUE,
+        turn=2,
+        owner="",
+        claim_until_ms=0,
+        context_tokens=163,
+        spent=SPENT,
+        streaks=Streaks(pauses=1),
+        sent_ms=world.clock.now_ms,
+    )
+    assert await world.store.transcript(driven.run_id) == (QUESTION, asking("c1"))
+    assert await world.store.ledger(driven.run_id) == write.ledger
+
+
+async def test_the_same_turn_is_due_again_when_nothing_was_answered(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.begin()
+    await world.store.go_on(driven.held, TurnWrite(context_tokens=50), advance=False)
+    begun = await driven.begin()
+    await world.store.go_on(driven.held, TurnWrite(), advance=False)
+    run = await driven.look()
+    assert (run.state, run.turn, run.attempts, begun.run.fence) == (State.TURN_DUE, 1, 2, 2)
+    assert run.context_tokens == 50, "a write without context_tokens leaves what was known"
+
+
+async def test_a_hold_waits_for_its_moment_without_an_owner(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.begin()
+    write = TurnWrite(streaks=Streaks(throttles=1))
+    assert await world.store.hold(driven.held, write, seconds=2.5, reason="529 overloaded") is Written.WRITTEN
+    run = await driven.look()
+    until_ms = world.clock.now_ms + 2_500
+    assert (run.state, run.turn, run.owner, run.claim_until_ms) == (State.ON_HOLD, 1, "", 0)
+    assert (run.hold_until_ms, run.hold_reason, run.sent_ms) == (until_ms, "529 overloaded", until_ms)
+    assert run.streaks == Streaks(throttles=1)
+
+
+async def test_recovery_takes_the_turn_from_a_lost_worker(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    begun = await driven.begin()
+    lost = AttemptLost(turn=1, attempt=1, at_ms=world.clock.now_ms, worker="worker-1")
+    write = TurnWrite(ledger=(lost,), streaks=begun.run.streaks)
+    assert await world.store.recover(driven.held, write) is Written.WRITTEN
+    run = await driven.look()
+    assert (run.state, run.turn, run.fence, run.owner) == (State.TURN_DUE, 1, 2, "")
+    assert (run.attempts, run.lost_attempts) == (1, 1)
+    assert await world.store.ledger(driven.run_id) == (lost,)
+
+
+@pytest.mark.parametrize("state", sorted(ENDS))
+async def test_the_end_of_a_run_is_kept_with_its_reason(world: World, state: State) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.begin()
+    await world.let_pass(4)
+    outcome = ENDS[state]
+    ended = Ended(turn=1, at_ms=world.clock.now_ms, reason=outcome.reason, message=outcome.message)
+    write = replace(A_WRITE, append=(asking("c1"),), ledger=(model_called(), ended))
+    assert await world.store.finish(driven.held, write, outcome) is Written.WRITTEN
+    record = await world.store.run(driven.run_id)
+    assert record is not None
+    assert (record.run.state, record.reason, record.message) == (state, outcome.reason, outcome.message)
+    assert (record.error_class, record.answer) == (outcome.blames or "", outcome.answer)
+    assert (record.ended_ms, record.run.owner, record.run.claim_until_ms) == (world.clock.now_ms, "", 0)
+    assert await world.store.ledger(driven.run_id) == write.ledger
+    assert await world.store.transcript(driven.run_id) == (QUESTION, asking("c1"))
+    assert record.run.spent == SPENT
+
+
+async def test_an_empty_answer_is_an_answer(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.begin()
+    await world.store.finish(driven.held, TurnWrite(), replace(ANSWERED, answer=""))
+    record = await world.store.run(driven.run_id)
+    assert record is not None
+    assert record.answer == ""
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.TURN_DUE, State.ON_HOLD])
+async def test_the_sweeper_can_end_a_run_that_nobody_holds(world: World, state: State) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.bring_to(state)
+    assert await world.store.finish(await driven.now_held(), TurnWrite(), ENDS[State.STOPPED]) is Written.WRITTEN
+    run = await driven.look()
+    assert (run.state, run.hold_until_ms, run.hold_reason) == (State.STOPPED, 0, "")
+
+
+# Fencing -------------------------------------------------------------------------------------------------------------
+
+
+async def _every_write(world: World, held: Held) -> list[Written]:
+    store = world.store
+    return [
+        await store.open_calls(held, A_WRITE, [a_call("c9")]),
+        await store.go_on(held, A_WRITE, advance=True),
+        await store.hold(held, A_WRITE, seconds=1, reason="busy"),
+        await store.recover(held, A_WRITE),
+        await store.join(held, JOINED),
+        await store.finish(held, A_WRITE, ANSWERED),
+    ]
+
+
+async def _everything(world: World, run: RunId) -> object:
+    store = world.store
+    return (
+        await store.run(run),
+        await store.transcript(run),
+        await store.ledger(run),
+        await store.counts(TAG),
+        await store.open_call_states(run),
+        await store.due(limit=10),
+    )
+
+
+async def test_a_lost_claim_can_change_nothing(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.begin()
+    lost = driven.held
+    await world.store.recover(lost, TurnWrite())
+    before = await _everything(world, driven.run_id)
+    assert set(await _every_write(world, lost)) == {Written.LOST}
+    await world.store.look_again(lost, seconds=0, sent=True)
+    assert await _everything(world, driven.run_id) == before
+    await driven.begin()
+    before = await _everything(world, driven.run_id)
+    assert set(await _every_write(world, lost)) == {Written.LOST}
+    assert await _everything(world, driven.run_id) == before
+
+
+async def test_a_claim_that_was_given_back_for_the_next_turn_can_change_nothing(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.begin()
+    await world.store.go_on(driven.held, A_WRITE, advance=True)
+    before = await _everything(world, driven.run_id)
+    assert set(await _every_write(world, driven.held)) == {Written.LOST}
+    assert await _everything(world, driven.run_id) == before
+
+
+@pytest.mark.parametrize("state", sorted(TERMINAL))
+async def test_nothing_changes_a_run_that_is_over(world: World, state: State) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.bring_to(state)
+    before = await _everything(world, driven.run_id)
+    assert set(await _every_write(world, await driven.now_held())) == {Written.LOST}
+    assert await world.store.cancel(driven.run_id) is Cancelled.ENDED
+    await world.store.look_again(await driven.now_held(), seconds=0, sent=True)
+    assert await _everything(world, driven.run_id) == before
+
+
+# Opening calls -------------------------------------------------------------------------------------------------------
+
+
+async def test_calls_are_on_record_in_id_order_before_any_of_them_runs(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    calls = [a_call("z", Effect.ONCE), a_call("a"), a_call("m", Effect.IDEMPOTENT, INLINE)]
+    await driven.in_tools(*calls)
+    states = await world.store.open_call_states(driven.run_id)
+    assert [state.call for state in states] == calls
+    assert {(state.attempt, state.owner, state.claim_until_ms, state.has_result) for state in states} == {
+        (0, "", 0, False)
+    }
+    assert await world.store.transcript(driven.run_id) == (QUESTION, asking("z", "a", "m"))
+    assert (await driven.look()).state is State.IN_TOOLS
+
+
+async def test_inline_calls_run_under_the_claim_of_their_turn(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1", placement=INLINE), a_call("c2", placement=INLINE))
+    run = await driven.look()
+    assert (run.owner, run.claim_until_ms) == ("worker-1", world.clock.now_ms + 120_000)
+
+
+async def test_a_turn_whose_calls_all_run_elsewhere_gives_its_claim_back(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1"), a_call("c2"))
+    run = await driven.look()
+    assert (run.owner, run.claim_until_ms) == ("", 0)
+
+
+async def test_an_answer_that_uses_a_known_call_id_changes_nothing(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1"), a_call("c2"))
+    await driven.run_call("c1")
+    await driven.run_call("c2")
+    await world.store.join(await driven.now_held(), JOINED)
+    await driven.begin()
+    before = await _everything(world, driven.run_id)
+    assert await driven.open_calls(a_call("c3"), a_call("c2")) is Written.DUPLICATE_CALL
+    assert await _everything(world, driven.run_id) == before
+    assert await driven.open_calls(a_call("c3"), a_call("c4")) is Written.WRITTEN
+
+
+# Calls ---------------------------------------------------------------------------------------------------------------
+
+
+async def _held_call(driven: Driven) -> HeldCall:
+    await driven.in_tools(a_call("c1"), a_call("c2"))
+    return await driven.begin_call("c1")
+
+
+async def test_a_call_is_claimed_before_it_runs(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1"), a_call("c2"))
+    claim = a_claim("worker-2", longest_seconds=60)
+    begun = await world.store.begin_call(driven.run_id, 1, CallId("c1"), claim)
+    assert begun == CallBegun(call=a_call("c1"), attempt=1, agent=BATCH.agent)
+    claimed, other = await world.store.open_call_states(driven.run_id)
+    assert (claimed.attempt, claimed.owner, claimed.claim_until_ms) == (1, "worker-2", world.clock.now_ms + 60_000)
+    assert (other.attempt, other.owner) == (0, "")
+
+
+async def test_a_call_whose_claim_is_held_is_busy_and_the_same_claim_is_answered_again(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1"), a_call("c2"))
+    claim = a_claim("worker-2")
+    first = await world.store.begin_call(driven.run_id, 1, CallId("c1"), claim)
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim("worker-3")) is NotBegun.BUSY
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c1"), claim) == first
+
+
+async def test_a_call_that_has_its_result_is_done(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1"), a_call("c2"))
+    await driven.run_call("c1")
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim()) is NotBegun.DONE
+
+
+async def test_a_call_of_another_turn_or_unknown_to_this_one_is_stale(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim()) is NotBegun.STALE
+    await driven.in_tools(a_call("c1"), a_call("c2"))
+    assert await world.store.begin_call(driven.run_id, 2, CallId("c1"), a_claim()) is NotBegun.STALE
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c9"), a_claim()) is NotBegun.STALE
+
+
+async def test_once_calls_run_one_after_another_in_id_order_beside_the_parallel_ones(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("z", Effect.ONCE), a_call("p"), a_call("a", Effect.ONCE), a_call("m", Effect.ONCE))
+    assert await world.store.begin_call(driven.run_id, 1, CallId("a"), a_claim()) is NotBegun.WAITS
+    parallel = await driven.begin_call("p")
+    first = await driven.begin_call("z")
+    assert await world.store.begin_call(driven.run_id, 1, CallId("a"), a_claim()) is NotBegun.WAITS
+    assert await driven.finish_call(first) == CallStored(written=CallWritten.STORED, next_once=CallId("a"))
+    assert await world.store.begin_call(driven.run_id, 1, CallId("m"), a_claim()) is NotBegun.WAITS
+    assert await driven.finish_call(parallel) == CallStored(written=CallWritten.STORED)
+    assert (await driven.run_call("a")).next_once == "m"
+    assert await driven.run_call("m") == CallStored(written=CallWritten.LAST)
+
+
+async def test_the_last_result_makes_the_join_due(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1"), a_call("c2", placement=INLINE))
+    await world.let_pass(2)
+    assert (await driven.run_call("c2")).written is CallWritten.STORED
+    assert (await driven.look()).state is State.IN_TOOLS
+    assert (await driven.run_call("c1")).written is CallWritten.LAST
+    run = await driven.look()
+    assert (run.state, run.owner, run.sent_ms) == (State.JOINING, "", world.clock.now_ms)
+    assert run.spent == SPENT + Spent(working_ms=10, tool_calls=2)
+    assert (await world.store.ledger(driven.run_id))[1:] == (call_ran("c2"), call_ran("c1"))
+
+
+async def test_the_first_result_of_a_call_wins(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    held = await _held_call(driven)
+    await driven.finish_call(held)
+    before = await _everything(world, driven.run_id)
+    again = await world.store.finish_call(held, a_result("c1", "Grace", whole="Grace Hopper"))
+    assert again.written is CallWritten.LOST
+    assert await _everything(world, driven.run_id) == before
+    await driven.run_call("c2")
+    results = await world.store.results(driven.run_id, 1)
+    assert results is not None
+    assert results.blocks[CallId("c1")] == a_block("c1", "Ada")
+
+
+async def test_a_result_without_a_claim_or_for_another_turn_is_lost(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    held = await _held_call(driven)
+    for other in (
+        replace(held, call_id=CallId("c2")),
+        replace(held, call_id=CallId("c9")),
+        replace(held, turn=2),
+        replace(held, attempt=2),
+        replace(held, attempt=0),
+    ):
+        assert (await driven.finish_call(other)).written is CallWritten.LOST
+    assert (await driven.finish_call(held)).written is CallWritten.STORED
+
+
+async def test_a_recovered_call_is_taken_again_and_its_late_result_is_lost(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    late = await _held_call(driven)
+    assert await world.store.recover_call(replace(late, attempt=2)) is Written.LOST
+    assert await world.store.recover_call(late) is Written.WRITTEN
+    state = (await world.store.open_call_states(driven.run_id))[0]
+    assert (state.attempt, state.owner, state.claim_until_ms) == (1, "", 0)
+    assert (await driven.finish_call(late)).written is CallWritten.LOST
+    again = await driven.begin_call("c1")
+    assert again.attempt == 2
+    assert (await driven.finish_call(late)).written is CallWritten.LOST
+    assert await world.store.recover_call(late) is Written.LOST
+    assert (await driven.finish_call(again)).written is CallWritten.STORED
+    assert await world.store.recover_call(again) is Written.LOST
+
+
+# Joining -------------------------------------------------------------------------------------------------------------
+
+
+async def test_results_are_there_when_all_are_and_in_id_order(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("z"), a_call("a"), a_call("m"))
+    await driven.run_call("m")
+    await driven.run_call("a")
+    assert await world.store.results(driven.run_id, 1) is None
+    await driven.run_call("z")
+    results = await world.store.results(driven.run_id, 1)
+    assert results is not None
+    assert results.calls == ("z", "a", "m")
+    assert results.blocks == {CallId(call): a_block(call) for call in "zam"}
+    assert results.held == await driven.now_held()
+    assert await world.store.results(driven.run_id, 2) is None
+
+
+async def test_a_join_appends_the_results_and_makes_the_next_turn_due(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1"), a_call("c2"))
+    await driven.run_call("c2")
+    await driven.run_call("c1")
+    results = await world.store.results(driven.run_id, 1)
+    assert results is not None
+    await world.let_pass(1)
+    message = results_message(results.calls, results.blocks)
+    assert await world.store.join(results.held, message) is Written.WRITTEN
+    run = await driven.look()
+    assert (run.state, run.turn, run.owner, run.sent_ms) == (State.TURN_DUE, 2, "", world.clock.now_ms)
+    assert await world.store.transcript(driven.run_id) == (QUESTION, asking("c1", "c2"), message)
+    assert await world.store.open_call_states(driven.run_id) == ()
+    assert await world.store.join(results.held, message) is Written.LOST, "a second callback finds the run moved"
+
+
+async def test_a_turn_of_inline_calls_joins_without_further_ado(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1", placement=INLINE), a_call("c2", placement=INLINE))
+    results = [a_result("c1"), a_result("c2", whole="Ada Lovelace")]
+    assert await world.store.join(driven.held, JOINED, results) is Written.WRITTEN
+    run = await driven.look()
+    assert (run.state, run.turn, run.owner) == (State.TURN_DUE, 2, "")
+    assert run.spent == SPENT + Spent(working_ms=10, tool_calls=2)
+    assert (await world.store.ledger(driven.run_id))[1:] == (call_ran("c1"), call_ran("c2"))
+    assert await world.store.whole_result(driven.run_id, CallId("c2")) == "Ada Lovelace"
+
+
+async def test_the_whole_of_a_result_is_kept_where_the_model_was_shown_a_part(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    held = await _held_call(driven)
+    await world.store.finish_call(held, a_result("c1", "A…", whole="Ada, Grace, \u2603 and\x00 Edsger"))
+    await driven.run_call("c2")
+    await world.store.join(await driven.now_held(), JOINED)
+    assert await world.store.whole_result(driven.run_id, CallId("c1")) == "Ada, Grace, \u2603 and\x00 Edsger"
+    assert await world.store.whole_result(driven.run_id, CallId("c2")) is None
+    assert await world.store.whole_result(NOBODY, CallId("c1")) is None
+
+
+async def test_a_turn_with_open_calls_does_not_join(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1"), a_call("c2", placement=INLINE))
+    await driven.run_call("c2")
+    before = await _everything(world, driven.run_id)
+    assert await world.store.join(driven.held, JOINED, [a_result("c2")]) is Written.LOST
+    assert await world.store.join(driven.held, JOINED) is Written.LOST
+    assert await _everything(world, driven.run_id) == before
+
+
+# Cancelling ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.TURN_DUE, State.ON_HOLD, State.JOINING])
+async def test_a_run_of_which_nothing_runs_is_cancelled_at_once(world: World, state: State) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.bring_to(state)
+    held = await driven.now_held()
+    assert await world.store.cancel(driven.run_id) is Cancelled.CANCELLED
+    record = await world.store.run(driven.run_id)
+    assert record is not None
+    assert (record.run.state, record.reason, record.error_class) == (State.CANCELLED, "cancelled", "cancelled")
+    assert (record.answer, record.ended_ms, record.run.hold_until_ms) == (None, world.clock.now_ms, 0)
+    assert set(await _every_write(world, held)) == {Written.LOST}
+    assert await world.store.cancel(driven.run_id) is Cancelled.ENDED
+
+
+async def test_calls_that_nobody_has_begun_are_cancelled_with_their_run(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1"), a_call("c2"))
+    await driven.run_call("c1")
+    assert await world.store.cancel(driven.run_id) is Cancelled.CANCELLED
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c2"), a_claim()) is NotBegun.STALE
+
+
+async def test_a_cancelled_turn_ends_with_the_write_of_its_worker_which_still_counts(world: World) -> None:
+    for row, write_name in enumerate(("go_on", "hold", "open_calls", "recover")):
+        driven = await a_queued_run(world.store, f"row-{row}")
+        await driven.begin()
+        assert await world.store.cancel(driven.run_id) is Cancelled.REQUESTED
+        assert await world.store.cancel(driven.run_id) is Cancelled.REQUESTED
+        assert (await driven.look()).cancel_requested
+        write = replace(A_WRITE, append=(asking("c1"),))
+        match write_name:
+            case "go_on":
+                written = await world.store.go_on(driven.held, write, advance=True)
+            case "hold":
+                written = await world.store.hold(driven.held, write, seconds=5, reason="busy")
+            case "open_calls":
+                written = await world.store.open_calls(driven.held, write, [a_call("c1")])
+            case _:
+                written = await world.store.recover(driven.held, write)
+        assert written is Written.WRITTEN
+        record = await world.store.run(driven.run_id)
+        assert record is not None
+        assert (record.run.state, record.reason, record.run.turn) == (State.CANCELLED, "cancelled", 1), write_name
+        assert record.run.spent == SPENT
+        assert await world.store.ledger(driven.run_id) == write.ledger
+    await world.let_pass(3600)
+    assert await world.store.due(limit=10) == []
+
+
+async def test_a_run_that_finishes_before_it_is_cancelled_keeps_its_answer(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.begin()
+    await world.store.cancel(driven.run_id)
+    await world.store.finish(driven.held, A_WRITE, ANSWERED)
+    record = await world.store.run(driven.run_id)
+    assert record is not None
+    assert (record.run.state, record.answer) == (State.SUCCEEDED, "Ada")
+
+
+async def test_a_cancelled_run_starts_no_call_and_ends_with_the_last_that_runs(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1"), a_call("c2"), a_call("c3"))
+    claim = a_claim("worker-2")
+    first, second = await driven.begin_call("c1", claim), await driven.begin_call("c2")
+    assert await world.store.cancel(driven.run_id) is Cancelled.REQUESTED
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c3"), a_claim()) is NotBegun.CANCELLED
+    assert isinstance(await world.store.begin_call(driven.run_id, 1, CallId("c1"), claim), CallBegun)
+    assert await driven.finish_call(first) == CallStored(written=CallWritten.STORED)
+    assert (await driven.look()).state is State.IN_TOOLS
+    assert await driven.finish_call(second) == CallStored(written=CallWritten.STORED)
+    record = await world.store.run(driven.run_id)
+    assert record is not None
+    assert (record.run.state, record.reason) == (State.CANCELLED, "cancelled")
+    assert record.run.spent.tool_calls == 2
+
+
+async def test_a_cancelled_run_ends_when_its_last_call_is_recovered(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    held = await _held_call(driven)
+    await world.store.cancel(driven.run_id)
+    assert await world.store.recover_call(held) is Written.WRITTEN
+    assert (await driven.look()).state is State.CANCELLED
+
+
+async def test_a_cancelled_turn_of_inline_calls_ends_when_they_are_joined(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1", placement=INLINE))
+    assert await world.store.cancel(driven.run_id) is Cancelled.REQUESTED
+    assert await world.store.join(driven.held, JOINED, [a_result("c1")]) is Written.WRITTEN
+    run = await driven.look()
+    assert (run.state, run.spent.tool_calls) == (State.CANCELLED, 1)
+
+
+async def test_a_mixed_turn_is_cancelled_at_once_while_no_call_of_it_runs(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1", placement=INLINE), a_call("c2"))
+    await driven.run_call("c1")
+    assert await world.store.cancel(driven.run_id) is Cancelled.CANCELLED
+
+
+async def test_workers_can_ask_which_of_their_runs_are_to_be_cancelled(world: World) -> None:
+    first, second = await a_queued_run(world.store, "a"), await a_queued_run(world.store, "b")
+    await first.begin()
+    await second.begin()
+    await world.store.cancel(second.run_id)
+    assert await world.store.cancel_requested([first.run_id, second.run_id, NOBODY]) == [second.run_id]
+    assert await world.store.cancel_requested([]) == []
+
+
+# Sweeping ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_queued_run_is_looked_at_when_nobody_has_begun_it_in_time(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await world.let_pass(29.999)
+    assert await world.store.due(limit=10) == []
+    await world.let_pass(0.001)
+    assert await world.store.due(limit=10) == [driven.run_id]
+
+
+@pytest.mark.parametrize(
+    ("state", "after_seconds"),
+    [
+        (State.IN_TURN, 30),
+        (State.TURN_DUE, 30),
+        (State.ON_HOLD, 10),
+        (State.IN_TOOLS, 30),
+        (State.JOINING, 30),
+    ],
+)
+async def test_each_move_says_when_to_look_at_the_run(world: World, state: State, after_seconds: int) -> None:
+    driven = await a_queued_run(world.store)
+    await world.let_pass(20)
+    await driven.bring_to(state)
+    await world.let_pass(after_seconds - 0.001)
+    assert await world.store.due(limit=10) == []
+    await world.let_pass(0.001)
+    assert await world.store.due(limit=10) == [driven.run_id]
+
+
+async def test_beginning_a_call_does_not_put_off_the_look_at_its_run(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1"), a_call("c2"))
+    await world.let_pass(29)
+    await driven.run_call("c1")
+    await world.let_pass(1)
+    assert await world.store.due(limit=10) == [driven.run_id]
+
+
+async def test_a_run_that_is_over_is_never_looked_at_again(world: World) -> None:
+    for row, state in enumerate(sorted(TERMINAL)):
+        await (await a_queued_run(world.store, f"row-{row}")).bring_to(state)
+    await world.let_pass(3600)
+    assert await world.store.due(limit=10) == []
+
+
+async def test_the_run_that_has_been_due_longest_comes_first(world: World) -> None:
+    ids = []
+    for row in range(5):
+        ids.append((await a_queued_run(world.store, f"row-{row}")).run_id)
+        await world.let_pass(1)
+    await world.let_pass(30)
+    assert await world.store.due(limit=10) == ids
+    assert await world.store.due(limit=2) == ids[:2]
+
+
+async def test_looking_again_puts_the_look_off_and_notes_what_was_sent(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await world.let_pass(30)
+    await world.store.look_again(await driven.now_held(), seconds=5, sent=False)
+    assert await world.store.due(limit=10) == []
+    assert (await driven.look()).sent_ms == world.clock.now_ms - 30_000
+    await world.let_pass(5)
+    assert await world.store.due(limit=10) == [driven.run_id]
+    await world.store.look_again(await driven.now_held(), seconds=60, sent=True)
+    assert (await driven.look()).sent_ms == world.clock.now_ms
+
+
+async def test_an_old_look_at_a_run_does_not_put_off_the_next(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    old = await driven.now_held()
+    await driven.begin()
+    await world.store.look_again(old, seconds=600, sent=True)
+    await world.store.look_again(replace(driven.held, turn=2), seconds=600, sent=True)
+    await world.let_pass(30)
+    assert await world.store.due(limit=10) == [driven.run_id]
+
+
+async def test_runs_are_examined_with_their_open_calls(world: World) -> None:
+    first, second = await a_queued_run(world.store, "a"), await a_queued_run(world.store, "b")
+    await first.in_tools(a_call("z"), a_call("a"), a_call("m"))
+    await first.begin_call("a")
+    await first.run_call("m")
+    examined, missing, queued = await world.store.examine([first.run_id, NOBODY, second.run_id])
+    assert missing is None
+    assert examined is not None
+    assert queued is not None
+    assert (queued.run, queued.calls) == (await second.look(), ())
+    assert examined.run == await first.look()
+    assert examined.calls == await world.store.open_call_states(first.run_id)
+    assert [(call.call.call_id, call.owner, call.has_result) for call in examined.calls] == [
+        ("z", "", False),
+        ("a", "worker-2", False),
+        ("m", "worker-2", True),
+    ]
+
+
+async def test_one_worker_sweeps_at_a_time(world: World) -> None:
+    first, second = Incarnation("worker-1"), Incarnation("worker-2")
+    assert await world.store.may_sweep(first, seconds=5)
+    assert not await world.store.may_sweep(second, seconds=5)
+    assert not await world.store.may_sweep(first, seconds=5)
+    await world.let_pass(5)
+    assert await world.store.may_sweep(second, seconds=5)
+
+
+# Totals --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_batch_adds_up_to_its_runs(world: World) -> None:
+    driven = [await a_queued_run(world.store, f"row-{number}", index=number) for number in range(12)]
+    for run, state in zip(driven, State, strict=False):
+        await run.bring_to(state)
+    counts = await world.store.counts(TAG)
+    records = [record for record in await world.store.runs([run.run_id for run in driven]) if record]
+    assert len(records) == counts.runs == 12
+    assert counts.active == 12 - len(TERMINAL)
+    assert counts.states == {state: sum(record.run.state is state for record in records) for state in State}
+    assert counts.reasons == {outcome.reason: 1 for outcome in ENDS.values()}
+    assert counts.spent == sum((record.run.spent for record in records), Spent())
+    assert counts.turns == sum([len(await world.store.ledger(run.run_id)) for run in driven]) - 1, "one is a CallRan"
+
+
+async def test_an_unknown_price_is_counted_not_added(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.begin()
+    await world.store.go_on(driven.held, TurnWrite(spent=Spent(unpriced_calls=1)), advance=True)
+    assert (await world.store.counts(TAG)).spent == Spent(unpriced_calls=1)
+
+
+async def test_a_batch_that_nobody_opened_has_no_runs(world: World) -> None:
+    counts = await world.store.counts(BatchTag("zzzzzzzz"))
+    assert (counts.runs, counts.active, counts.turns, counts.spent) == (0, 0, 0, Spent())
+    assert counts.reasons == {}
+
+
+async def test_two_batches_are_counted_apart(world: World) -> None:
+    await submitted(world.store, a_row("a"))
+    other = BatchInfo(name=BatchName("hourly"), tenant="t", agent=AgentDigest("77"), agent_name="x", opened_ms=1)
+    await world.store.submit(await world.store.open_batch(other), [a_row("a", batch=other.name)])
+    assert (await world.store.counts(TAG)).runs == 1
+    assert (await world.store.counts(batch_tag(other.name))).runs == 1
+    record = await world.store.run(run_id(other.name, "a"))
+    assert record is not None
+    assert record.run.agent == "77"
+
+
+async def test_a_run_is_forgotten_when_its_retention_is_over(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.bring_to(State.SUCCEEDED)
+    week_seconds = 7 * 86_400
+    await world.let_pass(week_seconds - 1)
+    assert await world.store.run(driven.run_id) is not None
+    await world.let_pass(1)
+    assert await world.store.run(driven.run_id) is None
+    assert await world.store.transcript(driven.run_id) == ()
+
+
+# Workers -------------------------------------------------------------------------------------------------------------
+
+
+def a_report(name: str) -> WorkerReport:
+    return WorkerReport(
+        incarnation=Incarnation(name),
+        host="node-7",
+        pid=4711,
+        started_ms=1_800_000_000_000,
+        concurrency=64,
+        in_flight=3,
+        delivered_ms={"turns": 1_800_000_000_100},
+        problems=("the clock is 4 s behind",),
+    )
+
+
+async def test_a_worker_lives_as_long_as_it_beats(world: World) -> None:
+    one, two = a_report("worker-1"), a_report("worker-2")
+    await world.store.beat(one, alive_seconds=10)
+    await world.store.beat(two, alive_seconds=10)
+    assert sorted(await world.store.workers(), key=lambda report: report.incarnation) == [one, two]
+    await world.let_pass(6)
+    newer = replace(two, in_flight=0)
+    await world.store.beat(newer, alive_seconds=10)
+    await world.let_pass(6)
+    assert await world.store.workers() == [newer]
+    alive = await world.store.alive_ms([one.incarnation, two.incarnation, Incarnation("nobody")])
+    assert list(alive) == [two.incarnation]
+    assert 2_000 < alive[two.incarnation] <= 4_000
+
+
+async def test_a_worker_that_retired_is_gone_at_once(world: World) -> None:
+    report = a_report("worker-1")
+    await world.store.beat(report, alive_seconds=10)
+    await world.store.retire(report.incarnation)
+    assert await world.store.workers() == []
+    assert await world.store.alive_ms([report.incarnation]) == {}
+    assert await world.store.alive_ms([]) == {}
+
+
+# The model's room ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_model_without_room_is_held_for_every_run(world: World) -> None:
+    assert await world.store.model_hold_seconds("claude-sonnet-5-5") == 0
+    await world.store.hold_model("claude-sonnet-5-5", seconds=30)
+    assert 20 < await world.store.model_hold_seconds("claude-sonnet-5-5") <= 30
+    assert await world.store.model_hold_seconds("claude-opus-5-5") == 0
+    await world.let_pass(31)
+    assert await world.store.model_hold_seconds("claude-sonnet-5-5") == 0
