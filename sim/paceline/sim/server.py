@@ -181,12 +181,40 @@ def _note_request(exchange: Exchange, accepted: Accepted) -> None:
     )
 
 
-@contextlib.asynccontextmanager
-async def listening(server: MessagesServer, port: int) -> AsyncIterator[str]:
-    """Serve on the loopback; the value is the server's URL."""
+class Door:
+    """A port of the loopback that can be shut and opened again."""
+
+    def __init__(self, server: MessagesServer, port: int) -> None:
+        self._server = server
+        self._port = port
+        self._runner: web.ServerRunner | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self._port}"
+
+    async def open(self) -> None:
+        """Listen; a port of 0 becomes the free one that was found, and stays it."""
+        # The low-level server: no router and no middleware stand in the way of a benchmark.
+        web_server = web.Server(self._server.handle, request_factory=_request_factory())
+        runner = web.ServerRunner(web_server, shutdown_timeout=0, access_log=None)
+        await runner.setup()
+        self._runner = runner
+        await web.TCPSite(runner, HOST, self._port, reuse_address=True).start()
+        self._port = runner.addresses[0][1]
+
+    async def shut(self) -> None:
+        """Stop listening and drop every connection."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+
+def _request_factory() -> Callable[..., web.BaseRequest]:
+    """Requests with room for the largest body that the API takes."""
     loop = asyncio.get_running_loop()
 
-    def make_request(
+    def make(
         message: RawRequestMessage,
         payload: StreamReader,
         protocol: RequestHandler,
@@ -195,17 +223,18 @@ async def listening(server: MessagesServer, port: int) -> AsyncIterator[str]:
     ) -> web.BaseRequest:
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
 
-    # The low-level server: no router and no middleware stand in the way of a benchmark.
-    runner = web.ServerRunner(
-        web.Server(server.handle, request_factory=make_request), shutdown_timeout=0, access_log=None
-    )
-    await runner.setup()
+    return make
+
+
+@contextlib.asynccontextmanager
+async def listening(server: MessagesServer, port: int) -> AsyncIterator[Door]:
+    """Serve on the loopback until left."""
+    door = Door(server, port)
     try:
-        site = web.TCPSite(runner, HOST, port)
-        await site.start()
-        yield f"http://{HOST}:{runner.addresses[0][1]}"
+        await door.open()
+        yield door
     finally:
-        await runner.cleanup()
+        await door.shut()
 
 
 async def serve(
@@ -228,8 +257,8 @@ async def serve(
     journal = Journal(journal_path, keep=False)
     try:
         server = MessagesServer(playbook, journal, injector, clock=clock, limits=limits)
-        async with listening(server, port) as url:
-            ready(url)
+        async with listening(server, port) as door:
+            ready(door.url)
             await stop.wait()
     finally:
         journal.close()

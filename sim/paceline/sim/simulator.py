@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -102,6 +103,18 @@ class Simulator:
         """No injected fault strikes any more."""
         self._injector.clear()
 
+    @contextlib.contextmanager
+    def refusing_connections(self) -> Iterator[None]:
+        """Within this, nobody listens at `url` and no connection is kept."""
+        self._in_loop(self._door.shut())
+        try:
+            yield
+        finally:
+            self._in_loop(self._door.open())
+
+    def _in_loop(self, work: Coroutine[None, None, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(START_SECONDS)
+
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
@@ -120,6 +133,7 @@ class Simulator:
             limits=self._limits,
             clock=self._clock,
         )
-        async with listening(server, self._port) as self.url:
+        async with listening(server, self._port) as self._door:
+            self.url = self._door.url
             self._started.set()
             await self._stop.wait()
