@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -81,7 +81,7 @@ class Agent:
             members["tools"][-1]["cache_control"] = _EPHEMERAL
         return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()[:-1] + b',"messages":['
 
-    def request(self, fragments: list[bytes], *, max_tokens: int, user_id: str) -> bytes:
+    def request(self, fragments: Sequence[bytes], *, max_tokens: int, user_id: str) -> bytes:
         """The body of a call: the head, the stored messages as they are, and what may differ between calls last."""
         tail = json.dumps({"max_tokens": max_tokens, "metadata": {"user_id": user_id}}, separators=(",", ":"))
         return self.head + b",".join(fragments) + b"]," + tail[1:].encode()

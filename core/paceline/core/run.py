@@ -21,25 +21,28 @@ class Streaks:
     empties: int = 0
     cuts: int = 0
     """Answers in a row cut at the model's own maximum."""
+    losses: int = 0
+    """Workers lost in a row while they held this turn."""
     max_tokens: int = 0
     """The raised `max_tokens` of this turn; 0: the agent's own."""
 
     def encode(self) -> str:
         """As stored; empty where nothing is in a row, as is the rule."""
-        values = (self.failures, self.throttles, self.pauses, self.empties, self.cuts, self.max_tokens)
+        values = (self.failures, self.throttles, self.pauses, self.empties, self.cuts, self.losses, self.max_tokens)
         return ",".join(map(str, values)) if any(values) else ""
 
     @classmethod
     def decode(cls, text: str) -> Streaks:
         if not text:
             return cls()
-        failures, throttles, pauses, empties, cuts, max_tokens = map(int, text.split(","))
+        failures, throttles, pauses, empties, cuts, losses, max_tokens = map(int, text.split(","))
         return cls(
             failures=failures,
             throttles=throttles,
             pauses=pauses,
             empties=empties,
             cuts=cuts,
+            losses=losses,
             max_tokens=max_tokens,
         )
 

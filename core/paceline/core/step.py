@@ -79,9 +79,8 @@ class ModelCallFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLost:
-    """The worker that had claimed the turn is gone. `lost_before` counts the workers this run has lost before it."""
+    """The worker that had claimed the turn is gone. At `poison_after` in a row the run itself is the likely cause."""
 
-    lost_before: int
     poison_after: int
 
 
@@ -271,11 +270,11 @@ def _wait_seconds(failure: ModelCallFailed, times: int) -> float:
 
 
 def _after_loss(run: Run, loss: WorkerLost) -> GoOn | Finish:
-    lost = loss.lost_before + 1
-    if lost >= loss.poison_after:
-        message = f"{lost} workers were lost while they held this run"
+    losses = run.streaks.losses + 1
+    if losses >= loss.poison_after:
+        message = f"{losses} workers in a row were lost while they held this turn"
         return Finish(outcome=Outcome(reason=StopReason.POISON, message=message))
-    return GoOn(append=(), advance=False, streaks=run.streaks)
+    return GoOn(append=(), advance=False, streaks=replace(run.streaks, losses=losses))
 
 
 def said_so_far(fragments: Sequence[Fragment]) -> str:

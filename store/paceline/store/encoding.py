@@ -13,7 +13,7 @@ from paceline.core.run import Run, Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.usage import Usage
 
-from .port import BatchCounts, BatchInfo, CallState, OpenCall, RunRecord, TurnWrite, WorkerReport
+from .port import BatchCounts, BatchInfo, CallResult, CallState, OpenCall, RunRecord, TurnWrite, WorkerReport
 from .scripts import Argument, flat
 
 Fields = Mapping[bytes, bytes]
@@ -106,6 +106,18 @@ def write_arguments(write: TurnWrite) -> list[Argument]:
         _count(write.ledger, ModelCalled),
         _count(write.ledger, AttemptLost),
     )
+
+
+def result_arguments(result: CallResult) -> list[Argument]:
+    """A CallResult as `take_result` in lib.lua reads it."""
+    return [
+        result.call_id,
+        result.block,
+        encode_entry(result.entry),
+        result.entry.took_ms,
+        int(result.whole is not None),
+        result.whole or "",
+    ]
 
 
 def _count(entries: Sequence[Entry], kind: type[Entry]) -> int:

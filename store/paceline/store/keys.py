@@ -8,6 +8,7 @@
 | `{prefix}:{NN}:seen:<run>` | set | open_calls | as the run |
 | `{prefix}:{NN}:calls:<run>` | hash | open_calls, begin_call, recover_call; gone after join | as the run |
 | `{prefix}:{NN}:results:<run>` | hash | finish_call; gone after join | as the run |
+| `{prefix}:{NN}:whole:<run>` | hash | finish_call, join; texts that the model was shown cut | as the run |
 | `{prefix}:{NN}:due` | sorted set | every transition; a run leaves it when it ends | while a run of the shard lives |
 | `{prefix}:{NN}:counts:<tag>` | hash | every transition | the batch's last ending in the shard + retention |
 | `{prefix}:batch:{<tag>}` | hash | open_batch | the batch's last submission or ending + retention |
@@ -16,6 +17,7 @@
 | `{prefix}:agent:<digest>` | string | put_agent, agent | last use + retention |
 | `{prefix}:worker:<incarnation>` | string | beat | `alive_seconds` |
 | `{prefix}:workers` | sorted set | beat, retire | the last beat + retention |
+| `{prefix}:hold:<model>` | string | hold_model | as long as the hold |
 | `{prefix}:sweep` | string | may_sweep | one sweep |
 
 NN is the run's shard. All keys of a run, its shard's `due` and its batch's `counts` there share the hash tag `{NN}`, so
@@ -47,6 +49,7 @@ class Keys:
             f"{shard}:seen:{run}",
             f"{shard}:calls:{run}",
             f"{shard}:results:{run}",
+            f"{shard}:whole:{run}",
         ]
 
     def run(self, run: RunId) -> str:
@@ -57,6 +60,9 @@ class Keys:
 
     def ledger(self, run: RunId) -> str:
         return self.of_run(run)[4]
+
+    def whole(self, run: RunId) -> str:
+        return self.of_run(run)[8]
 
     def due(self) -> list[str]:
         """The index of runs by the moment to look at them, one for each shard."""
@@ -83,6 +89,9 @@ class Keys:
 
     def workers(self) -> str:
         return f"{self.prefix}:workers"
+
+    def model_hold(self, model: str) -> str:
+        return f"{self.prefix}:hold:{model}"
 
     def sweep(self) -> str:
         return f"{self.prefix}:sweep"

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from paceline.core.endings import Outcome
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId
-from paceline.core.ledger import Entry
+from paceline.core.ledger import CallRan, Entry
 from paceline.core.lifecycle import State
 from paceline.core.run import Run, Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
@@ -147,6 +147,16 @@ class CallBegun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallResult:
+    """What a call came to: its `tool_result` block, the ledger's entry, and the whole text if the block cuts it."""
+
+    call_id: CallId
+    block: bytes
+    entry: CallRan
+    whole: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldCall:
     """The right to store a call's result."""
 
@@ -179,6 +189,8 @@ class TurnResults:
     """The results of a turn that is to be joined: the calls in id order, and each one's block."""
 
     held: Held
+    asked: Fragment
+    """The assistant message that made the calls."""
     calls: tuple[CallId, ...]
     blocks: Mapping[CallId, bytes]
 
@@ -303,17 +315,20 @@ class RunStore(Protocol):
     async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: Claim) -> CallBegun | NotBegun:
         """Claim a call: the intent is on record before the tool starts."""
 
-    async def finish_call(self, held: HeldCall, block: bytes, entry: Entry, *, working_ms: int) -> CallStored:
+    async def finish_call(self, held: HeldCall, result: CallResult) -> CallStored:
         """Store a call's result. The first one wins."""
 
     async def results(self, run_id: RunId, turn: int) -> TurnResults | None:
         """What there is to join; None unless the turn is JOINING."""
 
-    async def join(
-        self, held: Held, message: Fragment, entries: Sequence[Entry] = (), *, working_ms: int = 0
-    ) -> Written:
-        """Append the results and make the next turn due. From IN_TOOLS where every call ran inline (then `entries` and
-        `working_ms` account for them), else from JOINING."""
+    async def join(self, held: Held, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
+        """Append the results and make the next turn due.
+
+        From JOINING; or from IN_TOOLS where every call ran inline, and `inline` accounts for each of them.
+        """
+
+    async def whole_result(self, run_id: RunId, call_id: CallId) -> str | None:
+        """The whole text of a result that was shown cut."""
 
     # Sweeping
 
@@ -339,6 +354,9 @@ class RunStore(Protocol):
 
     async def cancel(self, run_id: RunId) -> Cancelled:
         """End the run as cancelled, at once or as soon as what is running has stopped."""
+
+    async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
+        """Those of these runs that somebody asked to cancel."""
 
     async def run(self, run_id: RunId) -> RunRecord | None:
         """One run."""
@@ -380,6 +398,14 @@ class RunStore(Protocol):
 
     async def alive_ms(self, owners: Sequence[Incarnation]) -> dict[Incarnation, int]:
         """For each of these that lives: for how many milliseconds more that is known."""
+
+    # The model's room
+
+    async def hold_model(self, model: str, *, seconds: float) -> None:
+        """Let no run call this model for so many seconds: its API has no room."""
+
+    async def model_hold_seconds(self, model: str) -> float:
+        """For how much longer no run may call this model; 0: it may."""
 
     async def aclose(self) -> None:
         """Give the connections back."""

@@ -15,7 +15,6 @@ from paceline.core.errors import InfrastructureError
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
 from paceline.core.ledger import Entry
 from paceline.core.ledger import decode as decode_entry
-from paceline.core.ledger import encode as encode_entry
 from paceline.core.lifecycle import State
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment
@@ -27,6 +26,7 @@ from .port import (
     BatchInfo,
     Begun,
     CallBegun,
+    CallResult,
     CallState,
     CallStored,
     CallWritten,
@@ -68,6 +68,7 @@ class RedisRunStore:
         self._retention_s = int(retention_seconds)
         self._clock = clock
         self._scripts = load_scripts()
+        self._key_count = len(self.keys.of_run(RunId("")))
 
     # Submission
 
@@ -167,8 +168,8 @@ class RedisRunStore:
         _, call = encoding.decode_call(call_id, answer[1])
         return CallBegun(call=call, attempt=int(answer[2]), agent=AgentDigest(answer[3].decode()))
 
-    async def finish_call(self, held: HeldCall, block: bytes, entry: Entry, *, working_ms: int) -> CallStored:
-        arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), block, encode_entry(entry), working_ms)
+    async def finish_call(self, held: HeldCall, result: CallResult) -> CallStored:
+        arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), *encoding.result_arguments(result))
         word, following = await self._eval(ScriptName.FINISH_CALL, held.run_id, arguments)
         return CallStored(
             written=CallWritten(word.decode()), next_once=CallId(following.decode()) if following else None
@@ -178,17 +179,21 @@ class RedisRunStore:
         answer = await self._eval(ScriptName.RESULTS, run_id, [turn])
         if not answer:
             return None
-        blocks = {CallId(call.decode()): block for call, block in encoding.fields(answer[2]).items()}
-        states = encoding.read_call_states(encoding.fields(answer[1]), [])
+        blocks = {CallId(call.decode()): block for call, block in encoding.fields(answer[3]).items()}
+        states = encoding.read_call_states(encoding.fields(answer[2]), [])
         held = Held(run_id=run_id, turn=turn, fence=int(answer[0]))
-        return TurnResults(held=held, calls=tuple(state.call.call_id for state in states), blocks=blocks)
+        calls = tuple(state.call.call_id for state in states)
+        return TurnResults(held=held, asked=Fragment(answer[1]), calls=calls, blocks=blocks)
 
-    async def join(
-        self, held: Held, message: Fragment, entries: Sequence[Entry] = (), *, working_ms: int = 0
-    ) -> Written:
-        encoded = [encode_entry(entry) for entry in entries]
-        arguments = flat(held.fence, held.turn, _nonce(), message, working_ms, encoded)
+    async def join(self, held: Held, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
+        results: list[Argument] = [argument for result in inline for argument in encoding.result_arguments(result)]
+        arguments = [held.fence, held.turn, _nonce(), message, len(inline), *results]
         return Written((await self._eval(ScriptName.JOIN, held.run_id, arguments)).decode())
+
+    async def whole_result(self, run_id: RunId, call_id: CallId) -> str | None:
+        with _border():
+            stored = await _reply(self.redis.hget(self.keys.whole(run_id), call_id))
+        return None if stored is None else stored.decode()
 
     # Sweeping
 
@@ -223,6 +228,14 @@ class RedisRunStore:
 
     async def cancel(self, run_id: RunId) -> Cancelled:
         return Cancelled((await self._eval(ScriptName.CANCEL, run_id, [])).decode())
+
+    async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
+        with _border():
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for run_id in run_ids:
+                    pipe.hget(self.keys.run(run_id), "cancel")
+                answers = await pipe.execute()
+        return [run_id for run_id, answer in zip(run_ids, answers, strict=True) if answer == b"1"]
 
     async def run(self, run_id: RunId) -> RunRecord | None:
         return (await self.runs([run_id]))[0]
@@ -309,6 +322,17 @@ class RedisRunStore:
                 left = await pipe.execute()
         return {owner: ms for owner, ms in zip(owners, left, strict=True) if ms > 0}
 
+    # The model's room
+
+    async def hold_model(self, model: str, *, seconds: float) -> None:
+        with _border():
+            await self.redis.set(self.keys.model_hold(model), 1, px=max(1, int(seconds * 1000)))
+
+    async def model_hold_seconds(self, model: str) -> float:
+        with _border():
+            left = await self.redis.pttl(self.keys.model_hold(model))
+        return max(0, left) / 1000
+
     async def aclose(self) -> None:
         await self.redis.aclose()
 
@@ -322,9 +346,9 @@ class RedisRunStore:
         script, arguments = self._scripts[name], self._arguments(run_id, own)
         with _border():
             try:
-                return await _reply(self.redis.evalsha(script.sha, 8, *arguments))
+                return await _reply(self.redis.evalsha(script.sha, self._key_count, *arguments))
             except NoScriptError:
-                return await _reply(self.redis.eval(script.text, 8, *arguments))
+                return await _reply(self.redis.eval(script.text, self._key_count, *arguments))
 
     async def _eval_many(self, name: ScriptName, calls: Sequence[tuple[RunId, list[Argument]]]) -> list[Any]:
         script = self._scripts[name]
@@ -332,7 +356,7 @@ class RedisRunStore:
             await self.redis.script_load(script.text)
             async with self.redis.pipeline(transaction=False) as pipe:
                 for run_id, own in calls:
-                    pipe.evalsha(script.sha, 8, *self._arguments(run_id, own))
+                    pipe.evalsha(script.sha, self._key_count, *self._arguments(run_id, own))
                 return await pipe.execute()
 
     async def _now_ms(self) -> int:

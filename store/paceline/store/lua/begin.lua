@@ -24,7 +24,7 @@ if state ~= 'queued' and state ~= 'turn_due' and state ~= 'on_hold' then
 end
 redis.call('HINCRBY', run_key, 'fence', 1)
 redis.call('HINCRBY', run_key, 'attempts', 1)
-set('owner', owner, 'nonce', nonce, 'until', now + longest_ms, 'why', '')
+set('owner', owner, 'nonce', nonce, 'until', now + longest_ms)
 move(state, 'in_turn')
 look_at(now + look_ms)
 return view()

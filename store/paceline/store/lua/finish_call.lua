@@ -1,6 +1,6 @@
 -- finish_call: store a call's result; the first one wins.   -> {stored | last | lost, next once call or ''}
--- ARGV turn call attempt nonce block entry working_ms
-local wanted, call, attempt, nonce, block, entry, working = take(), take(), take_number(), take(), take(), take(), take()
+-- ARGV turn call attempt nonce result
+local wanted, call, attempt, nonce = take(), take(), take_number(), take()
 
 local function answer()
   local once = ' ' .. (get('once') or '') .. ' '
@@ -20,10 +20,7 @@ if owner == '' or held ~= attempt then
   return {'lost', ''}
 end
 set('last', nonce)
-redis.call('HSET', results_key, call, block)
-redis.call('RPUSH', ledger_key, entry)
-add('tools', '1')
-add('working', working)
+redis.call('HSET', results_key, take_result())
 if cancel == '1' then
   if not another_runs(call) then
     end_cancelled('in_tools')

@@ -1,6 +1,6 @@
 -- Shared by every script: the keys by name, arguments one after another, and the few things that all transitions do.
 local run_key, due_key, counts_key, log_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local ledger_key, seen_key, calls_key, results_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local ledger_key, seen_key, calls_key, results_key, whole_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 
 local taken = 0
 local function take()
@@ -94,7 +94,7 @@ local function end_run(from, to, reason, class, message, answer)
   if redis.call('HINCRBY', counts_key, 'active', -1) <= 0 then
     redis.call('EXPIRE', counts_key, retention_s)
   end
-  for _, key in ipairs({run_key, log_key, ledger_key, seen_key}) do
+  for _, key in ipairs({run_key, log_key, ledger_key, seen_key, whole_key}) do
     redis.call('EXPIRE', key, retention_s)
   end
 end
@@ -143,6 +143,18 @@ end
 
 local function has_result(call)
   return redis.call('HEXISTS', results_key, call) == 1
+end
+
+-- What a call came to: see CallResult in port.py. Answers the call and its block.
+local function take_result()
+  local call, block, entry, working, is_cut, whole = take(), take(), take(), take(), take(), take()
+  redis.call('RPUSH', ledger_key, entry)
+  add('tools', '1')
+  add('working', working)
+  if is_cut == '1' then
+    redis.call('HSET', whole_key, call, whole)
+  end
+  return call, block
 end
 
 -- The first `once` call of the turn, in id order, that has no result; nil if there is none.

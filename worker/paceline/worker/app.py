@@ -1,0 +1,149 @@
+"""The Celery app: its settings, each with its reason, and its three tasks, each a thin wrapper around a coroutine."""
+
+# mypy: allow-untyped-calls, allow-untyped-decorators, allow-subclassing-any
+# Celery and kombu ship no type information.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import kombu.entity
+from celery import Celery, Task, bootsteps, signals
+
+from paceline.core.ids import CallId, RunId
+
+from .backend import RecordBackend
+from .call import run_call
+from .dispatch import JOIN, SENT_HEADER, TOOL, TURN, Dispatcher
+from .join import join_turn
+from .messages import Message
+from .process import WorkerProcess
+from .queues import Queue
+from .settings import Settings
+from .transport import Amqp, broker_url, transport_options
+from .turn import take_turn
+
+
+def create_app(settings: Settings) -> Celery:
+    """A Celery app that carries out turns. Connects to nothing yet."""
+    app = Celery("paceline", broker=broker_url(settings.broker), backend=RecordBackend, amqp=Amqp)
+    app.conf.update(_configuration(settings))
+    dispatcher = Dispatcher(app)
+    process = WorkerProcess(settings, send=dispatcher.send, empty_queues=lambda: _empty_queues(app))
+    _add_tasks(app, process, dispatcher)
+    _add_life_cycle(app, process, settings.grace_seconds)
+    return app
+
+
+def _configuration(settings: Settings) -> dict[str, Any]:
+    return {
+        "broker_transport_options": _transport_options(settings),
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,  # a broker may be away for as long as it likes
+        "task_queues": [kombu.entity.Queue(queue.value, routing_key=queue.value) for queue in Queue],
+        "task_default_queue": Queue.TURNS.value,
+        "task_default_exchange": "paceline",
+        "task_acks_late": True,  # else every kill is a loss that only the sweeper finds
+        "task_reject_on_worker_lost": True,  # prefork: else a dead child acknowledges what it did not do
+        "task_ignore_result": True,  # results are in the record
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        "worker_pool": "threads",
+        "worker_concurrency": settings.concurrency,
+        "worker_prefetch_multiplier": 1,  # a message held by a busy worker is invisible to idle ones
+        "worker_cancel_long_running_tasks_on_connection_loss": False,  # it would cut paid model calls
+        "worker_enable_remote_control": False,  # control is in the record; saves connections and pub/sub
+        "worker_send_task_events": False,
+        "worker_hijack_root_logger": False,
+        "worker_log_format": "%(asctime)s %(levelname)s %(name)s %(message)s",
+        # A chord's parts report to each other by a set in the record, not by these.
+        "worker_deduplicate_successful_tasks": False,
+        # No task has an ETA: a hold is a state of the run, not a message in a worker's memory.
+        "task_publish_retry_policy": {"max_retries": 3, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5},
+    }
+
+
+def _transport_options(settings: Settings) -> dict[str, Any]:
+    redis_schemes = ("redis", "rediss", "unix", "sentinel")
+    if settings.broker.split(":", 1)[0] not in redis_schemes:
+        return {}
+    return transport_options(settings.concurrency) | {"global_keyprefix": f"{settings.prefix}:broker:"}
+
+
+def _add_tasks(app: Celery, process: WorkerProcess, dispatcher: Dispatcher) -> None:
+    def note_delivery(task: Any, queue: Queue) -> None:
+        sent_ms = (task.request.headers or {}).get(SENT_HEADER) or task.request.get(SENT_HEADER)
+        if sent_ms:
+            process.start().in_flight.note_delivery(queue, int(sent_ms))
+
+    def send(messages: Sequence[Message]) -> None:
+        dispatcher.send(messages)
+
+    @app.task(name=TURN, bind=True)
+    def turn(self: Task, run_id: str, turn: int) -> None:
+        """Take one turn of a run."""
+        note_delivery(self, Queue.STARTS if turn == 1 else Queue.TURNS)
+        send(process.run(lambda desk: take_turn(desk, RunId(run_id), turn)))
+
+    @app.task(name=TOOL, bind=True)
+    def tool(self: Task, run_id: str, turn: int, call_id: str) -> str:
+        """Run one tool call; the answer tells the backend whether the chord is complete."""
+        note_delivery(self, Queue.TOOLS)
+        ran = process.run(lambda desk: run_call(desk, RunId(run_id), turn, CallId(call_id)))
+        send(ran.messages)
+        return ran.written.value
+
+    @app.task(name=JOIN, bind=True)
+    def join(self: Task, run_id: str, turn: int) -> None:
+        """Append a turn's results and make the next turn due."""
+        note_delivery(self, Queue.TURNS)
+        send(process.run(lambda desk: join_turn(desk, RunId(run_id), turn)))
+
+
+def _empty_queues(app: Celery) -> frozenset[Queue]:
+    with app.connection_for_read() as connection, connection.channel() as channel:
+        return frozenset(queue for queue in Queue if not _depth(channel, queue))
+
+
+def _depth(channel: Any, queue: Queue) -> int:
+    try:
+        return int(channel.queue_declare(queue=queue.value, passive=True).message_count)
+    except channel.connection.client.channel_errors:
+        return 0  # nobody has sent anything there yet
+
+
+def _add_life_cycle(app: Celery, process: WorkerProcess, grace_seconds: float) -> None:
+    """A process that runs tasks lives from the worker's start to its end; prefork children have lives of their own."""
+
+    class Live(bootsteps.StartStopStep):
+        requires = ("celery.worker.components:Pool",)
+
+        def start(self, worker: Any) -> None:
+            if not _forks(worker):
+                process.start()
+
+        def stop(self, worker: Any) -> None:
+            if not _forks(worker):
+                process.drain(grace_seconds)
+
+        def terminate(self, worker: Any) -> None:
+            self.stop(worker)
+
+    app.steps["worker"].add(Live)
+
+    @signals.worker_process_init.connect(weak=False)
+    def start_child(**_: object) -> None:
+        process.start()
+
+    @signals.worker_process_shutdown.connect(weak=False)
+    def stop_child(**_: object) -> None:
+        process.stop()
+
+    @signals.worker_shutdown.connect(weak=False)
+    def stop_parent(**_: object) -> None:
+        process.stop()
+
+
+def _forks(worker: Any) -> bool:
+    return bool(getattr(worker.pool, "uses_semaphore", False)) and "prefork" in type(worker.pool).__module__

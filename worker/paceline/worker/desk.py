@@ -1,0 +1,170 @@
+"""What one worker process has at hand: the record, the model, agents and tools, and what it has in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from paceline.core.agent import Agent
+from paceline.core.answer import Answer
+from paceline.core.errors import ToolLoadError
+from paceline.core.ids import AgentDigest, Incarnation, RunId
+from paceline.core.step import ModelCallFailed
+from paceline.store.port import Claim, RunStore
+from paceline.tools import Registry, Tool
+
+from .messages import Message
+from .model import ModelClient
+from .queues import Queue
+from .settings import Settings
+
+_CLAIM_MARGIN_SECONDS = 60.0
+"""Beyond the longest model call: a claim ends by itself for a task that hangs in a living worker."""
+_HOLD_CACHE_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class InFlight:
+    """What a process is working on right now."""
+
+    tasks: set[asyncio.Task[object]] = field(default_factory=set)
+    model_calls: dict[RunId, asyncio.Future[Answer | ModelCallFailed]] = field(default_factory=dict)
+    cancelled: set[RunId] = field(default_factory=set)
+    """Runs whose model call was cut because somebody cancelled the run."""
+    delivered_ms: dict[Queue, int] = field(default_factory=dict)
+    """For each queue, when the newest message that came here was sent."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """What keeps runs waiting here, by its cause."""
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """While the current task carries out an attempt: `drain` may cut it."""
+        task = cast("asyncio.Task[object]", asyncio.current_task())
+        self.tasks.add(task)
+        try:
+            yield
+        finally:
+            self.tasks.discard(task)
+
+    async def model_call(
+        self, run_id: RunId, call: Coroutine[Any, Any, Answer | ModelCallFailed]
+    ) -> Answer | ModelCallFailed | None:
+        """What the model call came to; None if it was cut because the run was cancelled."""
+        self.model_calls[run_id] = asyncio.ensure_future(call)
+        try:
+            return await self.model_calls[run_id]
+        except asyncio.CancelledError:
+            if run_id in self.cancelled:
+                return None
+            raise
+        finally:
+            self.cancelled.discard(run_id)
+            del self.model_calls[run_id]
+
+    def cut_model_call(self, run_id: RunId) -> None:
+        """Close the connection of a cancelled run's model call, if it is here."""
+        if run_id in self.model_calls:
+            self.cancelled.add(run_id)
+            self.model_calls[run_id].cancel()
+
+    def note_delivery(self, queue: Queue, sent_ms: int) -> None:
+        self.delivered_ms[queue] = max(sent_ms, self.delivered_ms.get(queue, 0))
+
+
+class Desk:
+    """Lives on the process's loop."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        store: RunStore,
+        model: ModelClient,
+        registry: Registry,
+        built_in: Mapping[str, Tool],
+        incarnation: Incarnation,
+        send: Callable[[Sequence[Message]], None],
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.model = model
+        self.incarnation = incarnation
+        self.in_flight = InFlight()
+        self.background: list[asyncio.Future[None]] = []
+        self._registry = registry
+        self._built_in = built_in
+        self._send = send
+        self._holds: dict[str, float] = {}
+        self._holds_asked: dict[str, float] = {}
+        self._agents: dict[AgentDigest, Agent] = {}
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        """Send these now; the loop goes on meanwhile."""
+        if messages:
+            await asyncio.to_thread(self._send, messages)
+
+    def send_later(self, message: Message, *, seconds: float) -> None:
+        """Send this after a wait. A timer that dies with its process is made good by the sweeper."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(seconds, lambda: loop.run_in_executor(None, self._send, (message,)))
+
+    async def hold_model(self, model: str, *, seconds: float) -> None:
+        """Let no run of the fleet call this model for so many seconds."""
+        self._holds[model] = time.monotonic() + seconds
+        await self.store.hold_model(model, seconds=seconds)
+
+    async def model_hold_seconds(self, model: str) -> float:
+        """For how much longer this model may not be called. What other workers found is asked for once a second."""
+        now = time.monotonic()
+        if now - self._holds_asked.get(model, 0.0) > _HOLD_CACHE_SECONDS:
+            self._holds_asked[model] = now
+            self._holds[model] = now + await self.store.model_hold_seconds(model)
+        return max(0.0, self._holds.get(model, 0.0) - now)
+
+    def claim(self, longest_seconds: float) -> Claim:
+        """A claim of this process, with a nonce of its own."""
+        return Claim(
+            owner=self.incarnation,
+            nonce=secrets.token_hex(6),
+            longest_seconds=longest_seconds + _CLAIM_MARGIN_SECONDS,
+        )
+
+    async def agent(self, digest: AgentDigest) -> Agent | None:
+        """A frozen agent; None if the record has lost it."""
+        if digest not in self._agents:
+            frozen = await self.store.agent(digest)
+            if frozen is None:
+                return None
+            self._agents[digest] = Agent.thaw(frozen)
+        return self._agents[digest]
+
+    def tool(self, path: str) -> Tool:
+        """The tool at this path. Raises ToolLoadError, and reports it, where this process cannot import it."""
+        try:
+            tool = self._built_in.get(path) or self._registry.load(path)
+        except ToolLoadError as error:
+            self.in_flight.problems[path] = str(error)
+            raise
+        self.in_flight.problems.pop(path, None)
+        return tool
+
+    def missing_tools(self, agent: Agent) -> str:
+        """Why this process cannot run the agent's tools; empty if it can."""
+        return "; ".join(dict.fromkeys(self._import_problems(agent)))
+
+    def _import_problems(self, agent: Agent) -> Iterator[str]:
+        for spec in agent.tools:
+            try:
+                self.tool(spec.path)
+            except ToolLoadError as error:
+                yield str(error)
+
+
+def now_ms() -> int:
+    """The time of this machine: for what is measured and told, never for what is decided between machines."""
+    return int(time.time() * 1000)

@@ -1,0 +1,50 @@
+"""Sending messages through Celery: the only place that does. It blocks: never call it on the loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+from celery import Celery, chord
+
+from paceline.core.ids import RunId
+
+from .messages import ChordMessage, JoinMessage, Message, TurnMessage
+from .queues import Queue
+
+TURN = "paceline.turn"
+TOOL = "paceline.tool"
+JOIN = "paceline.join"
+SENT_HEADER = "paceline_sent_ms"
+"""When a message was sent, milliseconds since the epoch: a Celery message has no time of its own."""
+
+
+class Dispatcher:
+    """Sends messages by task name."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def send(self, messages: Iterable[Message]) -> None:
+        """Hand these to the broker. A message that is lost on the way is sent again by the sweeper."""
+        for message in messages:
+            match message:
+                case TurnMessage(run_id=run_id, turn=turn, queue=queue):
+                    self._signature(TURN, run_id, turn, queue=queue).apply_async()
+                case ChordMessage():
+                    self._send_chord(message)
+                case JoinMessage(run_id=run_id, turn=turn):
+                    self._signature(JOIN, run_id, turn, queue=Queue.TURNS).apply_async()
+                case _:
+                    assert_never(message)
+
+    def _send_chord(self, message: ChordMessage) -> None:
+        header = [
+            self._signature(TOOL, message.run_id, message.turn, call, queue=Queue.TOOLS) for call in message.calls
+        ]
+        chord(header, app=self._app)(self._signature(JOIN, message.run_id, message.turn, queue=Queue.TURNS))
+
+    def _signature(self, task: str, run_id: RunId, turn: int, *rest: str, queue: Queue) -> Any:
+        headers = {SENT_HEADER: int(time.time() * 1000)}
+        return self._app.signature(task, args=(run_id, turn, *rest), immutable=True, queue=queue.value, headers=headers)

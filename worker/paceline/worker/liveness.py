@@ -1,0 +1,53 @@
+"""A process's sign of life: one key with a short life, refreshed by one command however many claims there are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+
+from paceline.core.errors import InfrastructureError
+from paceline.store.port import WorkerReport
+
+from .desk import Desk, now_ms
+
+log = logging.getLogger("paceline.liveness")
+
+_BEATS_PER_CLAIM = 6
+"""Several beats may fail before the sign runs out."""
+
+
+async def beat_forever(desk: Desk) -> None:
+    """Show that this process lives, and cut the model calls of cancelled runs, until cancelled."""
+    started_ms = now_ms()
+    while True:
+        try:
+            await desk.store.beat(_report(desk, started_ms), alive_seconds=desk.settings.claim_seconds)
+            await _heed_cancels(desk)
+        except InfrastructureError as error:
+            log.warning("no sign of life: %s", error)
+        except Exception:
+            log.exception("a beat failed; the next one goes on")
+        await asyncio.sleep(desk.settings.claim_seconds / _BEATS_PER_CLAIM)
+
+
+def _report(desk: Desk, started_ms: int) -> WorkerReport:
+    in_flight = desk.in_flight
+    return WorkerReport(
+        incarnation=desk.incarnation,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started_ms=started_ms,
+        concurrency=desk.settings.concurrency,
+        in_flight=len(in_flight.tasks),
+        delivered_ms={queue.value: moment for queue, moment in in_flight.delivered_ms.items()},
+        problems=tuple(in_flight.problems.values()),
+    )
+
+
+async def _heed_cancels(desk: Desk) -> None:
+    calling = list(desk.in_flight.model_calls)
+    if calling:
+        for run_id in await desk.store.cancel_requested(calling):
+            desk.in_flight.cut_model_call(run_id)

@@ -1,0 +1,133 @@
+"""The model, behind the official SDK: one door, every failure a value.
+
+Only the SDK's raw `post` is used, with the bytes that were stored: auth, pool, proxies and error classes are the SDK's;
+a transcript is not built, checked and serialised again. What the SDK lets through (200 with HTML, with half a JSON,
+with no message at all) is refused by `read_answer`; what it would wait for (its own retries, a body that trickles) is
+cut here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Protocol
+
+import anthropic
+import httpx2
+
+from paceline.core.answer import Answer, BrokenAnswer, read_answer
+from paceline.core.endings import ErrorClass
+from paceline.core.step import FailureKind, ModelCallFailed
+
+_CONNECT_SECONDS = 10.0
+_SPEND_CAP_SECONDS = 300.0
+"""How often an account at its spending cap is tried again: it has no retry-after, and nothing but a person ends it."""
+
+
+class ModelClient(Protocol):
+    """Whatever answers requests of the Messages API."""
+
+    async def call(self, body: bytes, *, seconds: float) -> Answer | ModelCallFailed:
+        """The answer to this request within so many seconds, or why there is none. Raises only CancelledError."""
+
+    async def aclose(self) -> None:
+        """Give the connections back."""
+
+
+class AnthropicModel:
+    """The Messages API, by the environment's credentials and base URL (ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, …)."""
+
+    def __init__(self, *, longest_seconds: float) -> None:
+        self._client = anthropic.AsyncAnthropic(
+            max_retries=0,  # a worker never waits: a run goes on hold instead
+            timeout=httpx2.Timeout(longest_seconds, connect=_CONNECT_SECONDS),
+            http_client=anthropic.DefaultAioHttpClient(),  # half the CPU of the default transport
+            # The SDK would trace each call a second time and send baggage to the API.
+            open_telemetry={"traces": False, "propagation": False},
+        )
+
+    async def call(self, body: bytes, *, seconds: float) -> Answer | ModelCallFailed:
+        try:
+            # The SDK's timeout is per read: a trickling body would never end.
+            async with asyncio.timeout(seconds):
+                return read_answer(await self._post(body))
+        except TimeoutError:
+            return _transient(f"no answer within {seconds:g} s")
+        except BrokenAnswer as error:
+            return _transient(str(error))
+        except anthropic.APIStatusError as error:
+            return _of_status(error)
+        except (anthropic.AnthropicError, httpx2.HTTPError) as error:
+            return _transient(f"the connection failed ({type(error).__name__})")
+        except TypeError as error:
+            if "authentication" not in str(error):
+                raise
+            return _refused("no credentials: set ANTHROPIC_API_KEY for the workers", ErrorClass.INFRA)
+
+    async def aclose(self) -> None:
+        await self._client.close()
+
+    async def _post(self, body: bytes) -> bytes:
+        answer = await self._client.post(
+            "/v1/messages",
+            cast_to=httpx2.Response,
+            content=body,
+            options={"headers": {"content-type": "application/json"}},
+        )
+        return answer.content
+
+
+def _of_status(error: anthropic.APIStatusError) -> ModelCallFailed:
+    status, said = error.status_code, _said(error)
+    if status in (429, 529):
+        return ModelCallFailed(
+            kind=FailureKind.THROTTLED,
+            message=said,
+            chance=random.random(),
+            retry_after_seconds=_retry_after(error),
+            blames=ErrorClass.QUOTA,
+        )
+    if status in (408, 409) or status >= 500 or status < 400:
+        return _transient(said)
+    return _refused(said, ErrorClass.INFRA if status in (401, 402, 403, 404) else ErrorClass.INPUT)
+
+
+def _said(error: anthropic.APIStatusError) -> str:
+    """The API's own words; they name fields and limits, never the prompt's text."""
+    wrapped = error.body if isinstance(error.body, dict) else {}
+    inner = wrapped.get("error")
+    if isinstance(inner, dict) and inner.get("message"):
+        return f"{error.status_code} {inner.get('type', '')}: {str(inner['message'])[:500]}"
+    return f"{error.status_code} from the API or something before it"
+
+
+def _retry_after(error: anthropic.APIStatusError) -> float | None:
+    """Seconds to wait, from `retry-after-ms` or `retry-after` (seconds or a date); a spending cap names none."""
+    headers = error.response.headers
+    if headers.get("retry-after-ms", "").isdigit():
+        return int(headers["retry-after-ms"]) / 1000
+    said = headers.get("retry-after", "")
+    if said:
+        return _seconds_of(said)
+    return _SPEND_CAP_SECONDS if headers.get("x-should-retry") == "false" else None
+
+
+def _seconds_of(said: str) -> float | None:
+    try:
+        return max(0.0, float(said))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+def _transient(message: str) -> ModelCallFailed:
+    return ModelCallFailed(kind=FailureKind.TRANSIENT, message=message, chance=random.random())
+
+
+def _refused(message: str, blames: ErrorClass) -> ModelCallFailed:
+    return ModelCallFailed(kind=FailureKind.REFUSED, message=message, chance=0.0, blames=blames)

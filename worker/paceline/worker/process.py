@@ -1,0 +1,120 @@
+"""A worker process: one loop on a thread of its own, and what lives there. Made after a fork, never before."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from paceline.core.ids import Incarnation
+from paceline.store.connect import connect
+from paceline.store.loop_thread import LoopThread
+from paceline.store.port import RunStore
+from paceline.tools import Registry, Tool, read_result_tool
+
+from .desk import Desk
+from .liveness import beat_forever
+from .messages import Message
+from .model import AnthropicModel
+from .queues import Queue
+from .settings import Settings
+from .sweeper import Sweeper
+
+T = TypeVar("T")
+
+Send = Callable[[Sequence[Message]], None]
+
+
+class WorkerProcess:
+    """Starts when it is first needed or told to; ends by `stop`."""
+
+    def __init__(self, settings: Settings, *, send: Send, empty_queues: Callable[[], frozenset[Queue]]) -> None:
+        self._settings = settings
+        self._send = send
+        self._empty_queues = empty_queues
+        self._lock = threading.Lock()
+        self._loop: LoopThread | None = None
+        self._desk: Desk | None = None
+
+    def start(self) -> Desk:
+        """The desk of this process; the first caller sets it up."""
+        with self._lock:
+            if self._desk is None:
+                self._loop = LoopThread()
+                self._desk = self._loop.run(self._set_up())
+            return self._desk
+
+    def run(self, work: Callable[[Desk], Coroutine[Any, Any, T]]) -> T:
+        """Carry out this work on the loop and wait for it: what a Celery task does."""
+        desk = self.start()
+        assert self._loop is not None
+        return self._loop.run(work(desk))
+
+    def drain(self, grace_seconds: float) -> None:
+        """Let what is in flight end by itself; after the grace, make it give its claims back."""
+        if self._loop is not None and self._desk is not None:
+            self._loop.run(_drain(self._desk, grace_seconds))
+
+    def stop(self) -> None:
+        """Retire: whatever this process still holds may be recovered at once."""
+        with self._lock:
+            if self._loop is not None and self._desk is not None:
+                self._loop.run(_retire(self._desk))
+                self._loop.close()
+                self._loop, self._desk = None, None
+
+    async def _set_up(self) -> Desk:
+        settings = self._settings
+        store = connect(
+            settings.redis_url,
+            prefix=settings.prefix,
+            claim_seconds=settings.claim_seconds,
+            retention_seconds=settings.retention_seconds,
+        )
+        desk = Desk(
+            settings=settings,
+            store=store,
+            model=AnthropicModel(longest_seconds=settings.model_seconds),
+            registry=Registry(search_paths(settings.tools_path)),
+            built_in=built_in_tools(store),
+            incarnation=Incarnation(f"{os.getpid()}-{secrets.token_hex(5)}"),
+            send=self._send,
+        )
+        desk.background.append(asyncio.ensure_future(beat_forever(desk)))
+        desk.background.append(
+            asyncio.ensure_future(Sweeper(desk=desk, empty_queues=self._empty_queues).sweep_forever())
+        )
+        return desk
+
+
+def search_paths(tools_path: str) -> list[str]:
+    """Where tool modules are looked for: the folders of PACELINE_TOOLS_PATH, then the working folder."""
+    return [*filter(None, tools_path.split(os.pathsep)), os.getcwd()]
+
+
+def built_in_tools(store: RunStore) -> Mapping[str, Tool]:
+    """The tools that an agent has beside its own, by path."""
+    read_result = read_result_tool(store.whole_result)
+    return {read_result.spec.path: read_result}
+
+
+async def _drain(desk: Desk, grace_seconds: float) -> None:
+    in_flight = desk.in_flight.tasks
+    if in_flight:
+        _, late = await asyncio.wait(set(in_flight), timeout=grace_seconds)
+        for task in late:
+            task.cancel()
+
+
+async def _retire(desk: Desk) -> None:
+    for task in desk.background:
+        task.cancel()
+    await asyncio.gather(*desk.background, return_exceptions=True)
+    try:
+        await desk.store.retire(desk.incarnation)
+    finally:
+        await desk.model.aclose()
+        await desk.store.aclose()

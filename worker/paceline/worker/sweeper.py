@@ -1,0 +1,151 @@
+"""The sweeper: in every worker, one at a time in the fleet, it looks at the runs that are due and mends what broke."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from paceline.core.agent import Agent
+from paceline.core.errors import InfrastructureError
+from paceline.core.ids import Incarnation
+from paceline.core.ledger import AttemptLost, Ended
+from paceline.store.port import CallState, Examined, Held, HeldCall, TurnWrite, Written
+
+from .call import unknown_effect
+from .desk import Desk, now_ms
+from .messages import ChordMessage, JoinMessage, Message, TurnMessage
+from .queues import Queue, queue_of_turn
+from .sweep import EndRun, LookAgain, MendCalls, RecoverTurn, Repair, SendJoin, SendTurn, View, repair
+
+log = logging.getLogger("paceline.sweeper")
+
+_RUNS_AT_ONCE = 500
+_OWNERLESS = Incarnation("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweeper:
+    """Lives on the process's loop. `empty_queues` asks the broker, and blocks."""
+
+    desk: Desk
+    empty_queues: Callable[[], frozenset[Queue]]
+
+    async def sweep_forever(self) -> None:
+        """Sweep until cancelled. While the record is away there is nothing to sweep."""
+        while True:
+            try:
+                await self.sweep()
+            except InfrastructureError as error:
+                log.warning("no sweep: %s", error)
+            except Exception:
+                log.exception("a sweep failed; the next one goes on")
+            await asyncio.sleep(self.desk.settings.sweep_seconds)
+
+    async def sweep(self) -> None:
+        """One sweep, if no other worker has just made one."""
+        # A little shorter than the pause between two: the lock must never outlast it.
+        if await self.desk.store.may_sweep(self.desk.incarnation, seconds=0.8 * self.desk.settings.sweep_seconds):
+            while await self._sweep_some() == _RUNS_AT_ONCE:
+                pass
+
+    async def _sweep_some(self) -> int:
+        due = await self.desk.store.due(limit=_RUNS_AT_ONCE)
+        if due:
+            examined = [found for found in await self.desk.store.examine(due) if found]
+            view = await self._view(examined)
+            for found in examined:
+                await self._mend(found, view)
+        return len(due)
+
+    async def _view(self, examined: Sequence[Examined]) -> View:
+        settings = self.desk.settings
+        owners = {Incarnation(owner) for found in examined for owner in _owners(found)} - {_OWNERLESS}
+        return View(
+            now_ms=now_ms(),
+            alive_ms=await self.desk.store.alive_ms(sorted(owners)) if owners else {},
+            delivered_ms=await self._delivered_ms(),
+            empty=await asyncio.to_thread(self.empty_queues),
+            claim_seconds=settings.claim_seconds,
+            poison_after=settings.poison_after,
+        )
+
+    async def _delivered_ms(self) -> dict[Queue, int]:
+        newest: dict[Queue, int] = {}
+        for report in await self.desk.store.workers():
+            for name, moment in report.delivered_ms.items():
+                queue = Queue(name)
+                newest[queue] = max(moment, newest.get(queue, 0))
+        return newest
+
+    async def _mend(self, examined: Examined, view: View) -> None:
+        agent = await self.desk.agent(examined.run.agent)
+        if agent is None:
+            log.error("run %s: the record has no agent %s", examined.run.run_id, examined.run.agent)
+            return
+        remedy = repair(agent, examined, view)
+        if not isinstance(remedy, LookAgain):
+            log.info("run %s is mended: %s", examined.run.run_id, type(remedy).__name__)
+        await self.desk.send(await self._carry_out(agent, examined, remedy, view))
+
+    async def _carry_out(self, agent: Agent, examined: Examined, remedy: Repair, view: View) -> Sequence[Message]:
+        run = examined.run
+        held = Held(run_id=run.run_id, turn=run.turn, fence=run.fence)
+        match remedy:
+            case LookAgain(seconds=seconds):
+                await self.desk.store.look_again(held, seconds=max(seconds, 0.05), sent=False)
+                return ()
+            case SendTurn():
+                await self.desk.store.look_again(held, seconds=view.claim_seconds, sent=True)
+                return (TurnMessage(run_id=run.run_id, turn=run.turn, queue=queue_of_turn(run)),)
+            case SendJoin():
+                await self.desk.store.look_again(held, seconds=view.claim_seconds, sent=True)
+                return (JoinMessage(run_id=run.run_id, turn=run.turn),)
+            case RecoverTurn():
+                return await self._recover_turn(held, examined, remedy)
+            case MendCalls():
+                return await self._mend_calls(held, remedy)
+            case EndRun(outcome=outcome):
+                ended = Ended(turn=run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
+                lost = (self._lost(examined),) if run.owner else ()
+                await self.desk.store.finish(held, TurnWrite(ledger=(*lost, ended)), outcome)
+                return ()
+            case _:
+                assert_never(remedy)
+
+    async def _recover_turn(self, held: Held, examined: Examined, remedy: RecoverTurn) -> Sequence[Message]:
+        write = TurnWrite(streaks=remedy.run.streaks, ledger=(self._lost(examined),))
+        written = await self.desk.store.recover(held, write)
+        return (TurnMessage(run_id=held.run_id, turn=held.turn),) if written is Written.WRITTEN else ()
+
+    def _lost(self, examined: Examined) -> AttemptLost:
+        run = examined.run
+        return AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), worker=run.owner)
+
+    async def _mend_calls(self, held: Held, remedy: MendCalls) -> Sequence[Message]:
+        for state in remedy.recover:
+            await self.desk.store.recover_call(_held_call(held, state))
+        messages: list[Message] = []
+        for state in remedy.unknown:
+            claim = _held_call(held, state)
+            stored = await self.desk.store.finish_call(
+                claim, unknown_effect(claim, state.call, worker=self.desk.incarnation)
+            )
+            if stored.next_once:
+                messages.append(ChordMessage(run_id=held.run_id, turn=held.turn, calls=(stored.next_once,)))
+            if stored.written is stored.written.LAST:
+                return (JoinMessage(run_id=held.run_id, turn=held.turn),)
+        if remedy.send:
+            messages.append(ChordMessage(run_id=held.run_id, turn=held.turn, calls=remedy.send))
+        await self.desk.store.look_again(held, seconds=max(remedy.look_seconds, 0.05), sent=bool(messages))
+        return messages
+
+
+def _owners(examined: Examined) -> list[str]:
+    return [examined.run.owner, *(state.owner for state in examined.calls)]
+
+
+def _held_call(held: Held, state: CallState) -> HeldCall:
+    return HeldCall(run_id=held.run_id, turn=held.turn, call_id=state.call.call_id, attempt=state.attempt)

@@ -1,0 +1,326 @@
+"""A turn: claim it, decide, call the model once, commit what it said, and say what is to be sent next."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from paceline.core.agent import Agent
+from paceline.core.answer import Answer, Call
+from paceline.core.endings import Outcome, StopReason
+from paceline.core.errors import InfrastructureError
+from paceline.core.ids import RunId
+from paceline.core.ledger import AttemptLost, Ended, Entry, ModelCalled
+from paceline.core.ledger import Held as HeldEntry
+from paceline.core.run import Run, Spent
+from paceline.core.step import (
+    CallModel,
+    FailureKind,
+    Finish,
+    GoOn,
+    Hold,
+    ModelAnswered,
+    ModelCallFailed,
+    OpenCalls,
+    Step,
+    TurnBegun,
+    next_step,
+    said_so_far,
+)
+from paceline.core.tool_spec import Effect, Placement
+from paceline.core.transcript import Fragment, check_next, check_sendable, results_message
+from paceline.store.port import Begun, Held, NotBegun, OpenCall, TurnWrite, Written
+
+from .call import run_call, run_inline
+from .desk import Desk, now_ms
+from .messages import ChordMessage, JoinMessage, Message, TurnMessage
+
+log = logging.getLogger("paceline.turn")
+
+_TOOLS_RETRY_SECONDS = 10.0
+"""How soon a run is offered again after a worker that cannot import its tools had it."""
+_LONGEST_TIMER_SECONDS = 900.0
+"""A hold longer than this is left to the sweeper alone."""
+_GIVE_BACK_SECONDS = 1.0
+
+
+async def take_turn(desk: Desk, run_id: RunId, turn: int) -> Sequence[Message]:
+    """Carry out one attempt at this turn, if it is due and nobody else has it. Answers with what is to be sent."""
+    begun = await desk.store.begin(run_id, turn, desk.claim(desk.settings.model_seconds))
+    if isinstance(begun, NotBegun):
+        return ()
+    agent = await desk.agent(begun.run.agent)
+    with desk.in_flight.working():
+        return await _guarded(desk, begun, agent)
+
+
+async def _guarded(desk: Desk, begun: Begun, agent: Agent | None) -> Sequence[Message]:
+    """Whatever happens, the claim is given up: a living worker's claim would keep the run from everybody."""
+    run = begun.run
+    if agent is None:
+        outcome = Outcome(reason=StopReason.INTERNAL_ERROR, message=f"the record has no agent {run.agent}")
+        await desk.store.finish(_held(run), TurnWrite(), outcome)
+        return ()
+    attempt = Attempt(desk=desk, agent=agent, run=run, fragments=begun.fragments)
+    try:
+        return await attempt.carry_out()
+    except asyncio.CancelledError:
+        return await asyncio.shield(attempt.give_back())
+    except InfrastructureError as error:
+        log.error("run %s turn %d: %s", run.run_id, run.turn, error)
+        return await attempt.give_back()
+    except Exception as error:
+        log.exception("run %s turn %d: a fault of paceline's own", run.run_id, run.turn)
+        outcome = Outcome(
+            reason=StopReason.INTERNAL_ERROR, message=f"a fault of paceline's own: {type(error).__name__}"
+        )
+        await desk.store.finish(_held(run), TurnWrite(), outcome)
+        return ()
+
+
+def _held(run: Run) -> Held:
+    return Held(run_id=run.run_id, turn=run.turn, fence=run.fence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A claimed attempt at a turn."""
+
+    desk: Desk
+    agent: Agent
+    run: Run
+    fragments: tuple[Fragment, ...]
+
+    async def carry_out(self) -> Sequence[Message]:
+        """The whole attempt."""
+        missing = self.desk.missing_tools(self.agent)
+        if missing:
+            return await self._wait(seconds=_TOOLS_RETRY_SECONDS, reason=missing)
+        step = next_step(self.agent, self.run, TurnBegun(new_bytes=self._new_bytes(), now_ms=now_ms()))
+        match step:
+            case CallModel():
+                return await self._call_model(step)
+            case Finish():
+                return await self._finish(step, ())
+            case _:
+                raise AssertionError(f"a turn begins with a call or an end, not with {step}")
+
+    async def give_back(self) -> Sequence[Message]:
+        """Let somebody else take this turn again; the model may have been paid for nothing."""
+        run = self.run
+        entry = AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), worker=self.desk.incarnation)
+        while True:
+            try:
+                await self.desk.store.recover(_held(run), TurnWrite(streaks=run.streaks, ledger=(entry,)))
+                return (TurnMessage(run_id=run.run_id, turn=run.turn),)
+            except InfrastructureError:
+                await asyncio.sleep(_GIVE_BACK_SECONDS)
+
+    def _new_bytes(self) -> int:
+        """What is sent for the first time, in bytes: all of it before the first answer."""
+        if not self.run.context_tokens:
+            return len(self.agent.head) + sum(map(len, self.fragments))
+        at = len(self.fragments)
+        while at and not self.fragments[at - 1].startswith(b'{"role":"assistant"'):
+            at -= 1
+        return sum(map(len, self.fragments[at:]))
+
+    # The model
+
+    async def _call_model(self, call: CallModel) -> Sequence[Message]:
+        held_seconds = await self.desk.model_hold_seconds(self.agent.model)
+        if held_seconds:
+            return await self._wait(seconds=held_seconds, reason=f"{self.agent.model} has no room")
+        check_sendable(self.fragments)
+        body = self.agent.request(self.fragments, max_tokens=call.max_tokens, user_id=self.run.run_id)
+        seconds = min(self.desk.settings.model_seconds, call.seconds_left or self.desk.settings.model_seconds)
+        began = now_ms()
+        came = await self.desk.in_flight.model_call(self.run.run_id, self.desk.model.call(body, seconds=seconds))
+        took_ms = now_ms() - began
+        match came:
+            case None:
+                return await self._cancelled()
+            case ModelCallFailed():
+                return await self._failed(came, Spent(working_ms=took_ms))
+            case Answer():
+                return await self._answered(came, took_ms)
+            case _:
+                assert_never(came)
+
+    async def _cancelled(self) -> Sequence[Message]:
+        run = self.run
+        lost = AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), worker=self.desk.incarnation)
+        return await self._finish(Finish(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled")), (lost,))
+
+    async def _failed(
+        self, failure: ModelCallFailed, spent: Spent, entries: tuple[Entry, ...] = ()
+    ) -> Sequence[Message]:
+        step = next_step(self.agent, self.run, failure)
+        return await self._take(step, spent, entries, context_tokens=None)
+
+    async def _answered(self, answer: Answer, took_ms: int) -> Sequence[Message]:
+        step = next_step(self.agent, self.run, ModelAnswered(answer=answer, so_far=said_so_far(self.fragments)))
+        spent = Spent(
+            usage=answer.usage,
+            cost_nanousd=answer.cost_nanousd or 0,
+            unpriced_calls=int(answer.cost_nanousd is None),
+            working_ms=took_ms,
+        )
+        entries = (self._called(answer, took_ms),)
+        if isinstance(step, OpenCalls):
+            return await self._open(step, spent, entries, context_tokens=answer.usage.total)
+        return await self._take(step, spent, entries, context_tokens=answer.usage.total)
+
+    def _called(self, answer: Answer, took_ms: int) -> ModelCalled:
+        return ModelCalled(
+            turn=self.run.turn,
+            attempt=self.run.attempts,
+            at_ms=now_ms(),
+            took_ms=took_ms,
+            worker=self.desk.incarnation,
+            model=answer.model,
+            stop_reason=answer.stop_reason or "none",
+            usage=answer.usage,
+            cost_nanousd=answer.cost_nanousd,
+            calls=tuple(f"{call.tool}({call.call_id})" for call in answer.calls),
+        )
+
+    # What comes next
+
+    async def _take(
+        self, step: Step, spent: Spent, entries: tuple[Entry, ...], *, context_tokens: int | None
+    ) -> Sequence[Message]:
+        match step:
+            case GoOn():
+                return await self._go_on(step, spent, entries, context_tokens)
+            case Hold():
+                return await self._hold(step, spent, entries)
+            case Finish():
+                return await self._finish(step, entries, spent)
+            case _:
+                raise AssertionError(f"{step} cannot come after a model call here")
+
+    async def _go_on(
+        self, step: GoOn, spent: Spent, entries: tuple[Entry, ...], context_tokens: int | None
+    ) -> Sequence[Message]:
+        self._check(step.append)
+        grew = any(fragment.startswith(b'{"role":"assistant"') for fragment in step.append)
+        write = TurnWrite(
+            append=step.append,
+            spent=spent,
+            context_tokens=context_tokens if grew else None,
+            streaks=step.streaks,
+            ledger=entries,
+        )
+        written = await self.desk.store.go_on(_held(self.run), write, advance=step.advance)
+        return self._next_turn(written, self.run.turn + step.advance)
+
+    async def _hold(self, step: Hold, spent: Spent, entries: tuple[Entry, ...]) -> Sequence[Message]:
+        if step.holds_model:
+            await self.desk.hold_model(self.agent.model, seconds=step.seconds)
+        held = self._hold_entry(step.seconds, step.reason)
+        write = TurnWrite(spent=spent, streaks=step.streaks, ledger=(*entries, *held))
+        return await self._written_hold(write, step.seconds, step.reason)
+
+    async def _wait(self, *, seconds: float, reason: str) -> Sequence[Message]:
+        """Go on hold before a call was made: nothing is spent and nothing counts."""
+        write = TurnWrite(streaks=self.run.streaks, ledger=self._hold_entry(seconds, reason))
+        return await self._written_hold(write, seconds, reason)
+
+    async def _written_hold(self, write: TurnWrite, seconds: float, reason: str) -> Sequence[Message]:
+        written = await self.desk.store.hold(_held(self.run), write, seconds=seconds, reason=reason)
+        if written is Written.WRITTEN and seconds <= _LONGEST_TIMER_SECONDS:
+            self.desk.send_later(TurnMessage(run_id=self.run.run_id, turn=self.run.turn), seconds=seconds)
+        return ()
+
+    def _hold_entry(self, seconds: float, reason: str) -> tuple[Entry, ...]:
+        # A run that is held again and again for one reason says so once: its ledger must not grow while it waits.
+        if reason == self.run.hold_reason:
+            return ()
+        entry = HeldEntry(
+            turn=self.run.turn, attempt=self.run.attempts, at_ms=now_ms(), wait_seconds=seconds, reason=reason
+        )
+        return (entry,)
+
+    async def _finish(self, step: Finish, entries: tuple[Entry, ...], spent: Spent | None = None) -> Sequence[Message]:
+        self._check(step.append)
+        outcome = step.outcome
+        ended = Ended(turn=self.run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
+        write = TurnWrite(append=step.append, spent=spent or Spent(), ledger=(*entries, ended))
+        await self.desk.store.finish(_held(self.run), write, outcome)
+        log.info("run %s ended in turn %d: %s", self.run.run_id, self.run.turn, outcome.reason)
+        return ()
+
+    async def _open(
+        self, step: OpenCalls, spent: Spent, entries: tuple[Entry, ...], *, context_tokens: int
+    ) -> Sequence[Message]:
+        self._check((step.append,))
+        calls = [_open_call(self.agent, call) for call in step.calls]
+        write = TurnWrite(
+            append=(step.append,), spent=spent, context_tokens=context_tokens, streaks=step.streaks, ledger=entries
+        )
+        match await self.desk.store.open_calls(_held(self.run), write, calls):
+            case Written.WRITTEN:
+                return await self._run_calls(step.append, calls)
+            case Written.LOST:
+                return ()
+            case Written.DUPLICATE_CALL:
+                message = "the answer uses a tool call id that the conversation has already"
+                failure = ModelCallFailed(kind=FailureKind.TRANSIENT, message=message, chance=0.5)
+                return await self._failed(failure, spent, entries)
+
+    async def _run_calls(self, asked: Fragment, calls: Sequence[OpenCall]) -> Sequence[Message]:
+        inline = [call for call in calls if call.placement is Placement.INLINE]
+        fleet = [call for call in calls if call.placement is Placement.FLEET]
+        if not inline:
+            return (_chord(self.run, fleet),)
+        if not fleet:
+            return await self._join_inline(asked, inline)
+        await self.desk.send((_chord(self.run, fleet),))
+        ran = await asyncio.gather(
+            *(run_call(self.desk, self.run.run_id, self.run.turn, call.call_id) for call in inline)
+        )
+        is_last = any(call.is_last for call in ran)
+        return (JoinMessage(run_id=self.run.run_id, turn=self.run.turn),) if is_last else ()
+
+    async def _join_inline(self, asked: Fragment, calls: Sequence[OpenCall]) -> Sequence[Message]:
+        results = await asyncio.gather(*(run_inline(self.desk, self.agent, self.run, call) for call in calls))
+        message = results_message(
+            [call.call_id for call in calls], {result.call_id: result.block for result in results}
+        )
+        check_next(asked, message)
+        written = await self.desk.store.join(_held(self.run), message, results)
+        return self._next_turn(written, self.run.turn + 1)
+
+    def _next_turn(self, written: Written, turn: int) -> Sequence[Message]:
+        return (TurnMessage(run_id=self.run.run_id, turn=turn),) if written is Written.WRITTEN else ()
+
+    def _check(self, append: Sequence[Fragment]) -> None:
+        previous: Fragment = self.fragments[-1]
+        for fragment in append:
+            check_next(previous, fragment)
+            previous = fragment
+
+
+def _open_call(agent: Agent, call: Call) -> OpenCall:
+    """The call as it is recorded. A tool that the agent does not have only yields an error: cheap, and of no effect."""
+    spec = agent.tools_by_name.get(call.tool)
+    effect = spec.effect if spec else Effect.READS
+    inline = spec is None or (spec.placement is Placement.INLINE and effect is Effect.READS)
+    return OpenCall(
+        call_id=call.call_id,
+        tool=call.tool,
+        raw_input=call.raw_input,
+        effect=effect,
+        placement=Placement.INLINE if inline else Placement.FLEET,
+    )
+
+
+def _chord(run: Run, calls: Sequence[OpenCall]) -> ChordMessage:
+    """The calls that may start now: all that may run side by side, and the first of those that must not."""
+    once = next((call for call in calls if call.effect is Effect.ONCE), None)
+    start = [call.call_id for call in calls if call.effect is not Effect.ONCE or call is once]
+    return ChordMessage(run_id=run.run_id, turn=run.turn, calls=tuple(start))
