@@ -196,13 +196,13 @@ class MemoryRunStore:
         if record.run.turn != turn:
             return NotBegun.STALE
         if record.run.state is State.IN_TURN:
-            return _begun(record) if record.nonce == claim.nonce else NotBegun.BUSY
+            return _begun(record, self._now_ms()) if record.nonce == claim.nonce else NotBegun.BUSY
         if record.run.state not in TURN_CAN_BEGIN:
             return NotBegun.STALE
         if record.run.state is State.ON_HOLD and record.run.hold_until_ms > self._now_ms():
             return NotBegun.HELD
         self._claim(record, claim)
-        return _begun(record)
+        return _begun(record, self._now_ms())
 
     def _claim(self, record: _Record, claim: Claim) -> None:
         self._move(record, Event.BEGIN)
@@ -333,6 +333,9 @@ class MemoryRunStore:
         return record.whole.get(call_id) if record else None
 
     # Sweeping
+
+    async def now_ms(self) -> int:
+        return self._now_ms()
 
     async def due(self, *, limit: int) -> list[RunId]:
         now_ms = self._now_ms()
@@ -563,8 +566,8 @@ def _count(entries: Sequence[Entry], kind: type[Entry]) -> int:
     return sum(isinstance(entry, kind) for entry in entries)
 
 
-def _begun(record: _Record) -> Begun:
-    return Begun(run=record.run, fragments=tuple(record.fragments))
+def _begun(record: _Record, now_ms: int) -> Begun:
+    return Begun(run=record.run, fragments=tuple(record.fragments), now_ms=now_ms)
 
 
 def _give_back(record: _Record) -> None:

@@ -68,10 +68,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """The claim is held: the run with its new fence, and its transcript."""
+    """The claim is held: the run with its new fence, its transcript, and the time by the record's clock."""
 
     run: Run
     fragments: tuple[Fragment, ...]
+    now_ms: int
 
 
 class NotBegun(StrEnum):
@@ -331,6 +332,9 @@ class RunStore(Protocol):
         """The whole text of a result that was shown cut."""
 
     # Sweeping
+
+    async def now_ms(self) -> int:
+        """The time by the record's clock: the one that all workers share."""
 
     async def due(self, *, limit: int) -> list[RunId]:
         """Runs whose moment to be looked at has come, at most `limit`."""

@@ -116,7 +116,7 @@ class RedisRunStore:
         if answer[0] != b"ok":
             return NotBegun(answer[0].decode())
         run = encoding.read_run(run_id, encoding.fields(answer[1]))
-        return Begun(run=run, fragments=tuple(Fragment(fragment) for fragment in answer[2]))
+        return Begun(run=run, fragments=tuple(map(Fragment, answer[2])), now_ms=int(answer[3]))
 
     async def open_calls(self, held: Held, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
         once = " ".join(call.call_id for call in calls if call.effect is Effect.ONCE)
@@ -197,8 +197,15 @@ class RedisRunStore:
 
     # Sweeping
 
+    async def now_ms(self) -> int:
+        if self._clock:
+            return self._clock()
+        with _border():
+            seconds, microseconds = await self.redis.time()
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
     async def due(self, *, limit: int) -> list[RunId]:
-        now = await self._now_ms()
+        now = await self.now_ms()
         with _border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 for key in self.keys.due():
@@ -292,7 +299,7 @@ class RedisRunStore:
     # Workers
 
     async def beat(self, report: WorkerReport, *, alive_seconds: float) -> None:
-        alive_ms, now = int(alive_seconds * 1000), await self._now_ms()
+        alive_ms, now = int(alive_seconds * 1000), await self.now_ms()
         with _border():
             await self.redis.set(self.keys.worker(report.incarnation), encoding.encode_report(report), px=alive_ms)
             await self.redis.zadd(self.keys.workers(), {report.incarnation: now + alive_ms})
@@ -358,13 +365,6 @@ class RedisRunStore:
                 for run_id, own in calls:
                     pipe.evalsha(script.sha, self._key_count, *self._arguments(run_id, own))
                 return await pipe.execute()
-
-    async def _now_ms(self) -> int:
-        if self._clock:
-            return self._clock()
-        with _border():
-            seconds, microseconds = await self.redis.time()
-        return int(seconds) * 1000 + int(microseconds) // 1000
 
 
 def _examined(run_id: RunId, answer: Any) -> Examined | None:

@@ -64,7 +64,7 @@ class Sweeper:
         settings = self.desk.settings
         owners = {Incarnation(owner) for found in examined for owner in _owners(found)} - {_OWNERLESS}
         return View(
-            now_ms=now_ms(),
+            now_ms=await self.desk.store.now_ms(),
             alive_ms=await self.desk.store.alive_ms(sorted(owners)) if owners else {},
             delivered_ms=await self._delivered_ms(),
             empty=await asyncio.to_thread(self.empty_queues),

@@ -64,7 +64,7 @@ async def _guarded(desk: Desk, begun: Begun, agent: Agent | None) -> Sequence[Me
         outcome = Outcome(reason=StopReason.INTERNAL_ERROR, message=f"the record has no agent {run.agent}")
         await desk.store.finish(_held(run), TurnWrite(), outcome)
         return ()
-    attempt = Attempt(desk=desk, agent=agent, run=run, fragments=begun.fragments)
+    attempt = Attempt(desk=desk, agent=agent, run=run, fragments=begun.fragments, begun_ms=begun.now_ms)
     try:
         return await attempt.carry_out()
     except asyncio.CancelledError:
@@ -93,13 +93,14 @@ class Attempt:
     agent: Agent
     run: Run
     fragments: tuple[Fragment, ...]
+    begun_ms: int
 
     async def carry_out(self) -> Sequence[Message]:
         """The whole attempt."""
         missing = self.desk.missing_tools(self.agent)
         if missing:
             return await self._wait(seconds=_TOOLS_RETRY_SECONDS, reason=missing)
-        step = next_step(self.agent, self.run, TurnBegun(new_bytes=self._new_bytes(), now_ms=now_ms()))
+        step = next_step(self.agent, self.run, TurnBegun(new_bytes=self._new_bytes(), now_ms=self.begun_ms))
         match step:
             case CallModel():
                 return await self._call_model(step)

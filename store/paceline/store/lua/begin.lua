@@ -1,9 +1,9 @@
--- begin: claim the next attempt at a turn.   -> {ok, run, log} | {missing | busy | stale | held}
+-- begin: claim the next attempt at a turn.   -> {ok, run, log, now} | {missing | busy | stale | held}
 -- ARGV turn owner nonce longest_ms
 local wanted, owner, nonce, longest_ms = take(), take(), take(), take_number()
 
 local function view()
-  return {'ok', redis.call('HGETALL', run_key), redis.call('LRANGE', log_key, 0, -1)}
+  return {'ok', redis.call('HGETALL', run_key), redis.call('LRANGE', log_key, 0, -1), now}
 end
 
 local state, turn, held_by, hold = get('state', 'turn', 'nonce', 'hold')
