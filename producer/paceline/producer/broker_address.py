@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+_REDIS = ("redis", "rediss", "unix", "sentinel")
+_SOCKET_OPTIONS: Mapping[str, Any] = MappingProxyType(
+    # Else a publish on a connection whose peer vanished waits for ever.
+    {"socket_timeout": 10, "socket_connect_timeout": 5, "socket_keepalive": True}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,16 +23,34 @@ class BrokerAddress:
     transport_options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def broker_address(url: str) -> BrokerAddress:
-    """`unix://` and `sentinel://host,host/db?service=name` become kombu's own spelling; all else stays as it is."""
+def broker_address(url: str, *, prefix: str = "paceline") -> BrokerAddress:
+    """The broker as kombu names it, with its keys where the workers look for them.
+
+    `unix://` and `sentinel://host,host/db?service=name` become kombu's own spelling; all else stays as it is.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme not in _REDIS:
+        return BrokerAddress(url=url)
+    options = {**_SOCKET_OPTIONS, "global_keyprefix": f"{prefix}:broker:"}
+    match scheme:
+        case "unix":
+            return BrokerAddress(url=_unix(url), transport_options=options)
+        case "sentinel":
+            service = parse_qs(urlsplit(url).query).get("service", ["mymaster"])[0]
+            return BrokerAddress(url=_sentinel(url), transport_options=options | {"master_name": service})
+        case _:
+            return BrokerAddress(url=url, transport_options=options)
+
+
+def _unix(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme == "unix":
-        return BrokerAddress(url=f"redis+socket://{url.removeprefix('unix://')}".replace("db=", "virtual_host="))
-    if parts.scheme == "sentinel":
-        login, _, hosts = parts.netloc.rpartition("@")
-        at = f"{login}@" if login else ""
-        database = parts.path.strip("/") or "0"
-        urls = ";".join(f"sentinel://{at}{host}/{database}" for host in hosts.split(","))
-        service = parse_qs(parts.query).get("service", ["mymaster"])[0]
-        return BrokerAddress(url=urls, transport_options={"master_name": service})
-    return BrokerAddress(url=url)
+    database = parse_qs(parts.query).get("db", ["0"])[-1]
+    return f"redis+socket://{parts.netloc}{parts.path}?virtual_host={database}"
+
+
+def _sentinel(url: str) -> str:
+    parts = urlsplit(url)
+    login, _, hosts = parts.netloc.rpartition("@")
+    at = f"{login}@" if login else ""
+    database = parts.path.strip("/") or "0"
+    return ";".join(f"sentinel://{at}{host}/{database}" for host in hosts.split(","))

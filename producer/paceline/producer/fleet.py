@@ -88,7 +88,7 @@ class Fleet:
             claim_seconds=self._settings.claim_seconds,
             retention_seconds=self._settings.retention_seconds,
         )
-        address = broker_address(self.broker_url)
+        address = broker_address(self.broker_url, prefix=self._settings.prefix)
         self._begin(store, KombuPublisher(address.url, address.transport_options), LoopThread())
 
     @classmethod
@@ -148,13 +148,15 @@ class Fleet:
         file = self.load_agent(agent)
         with row_source(rows) as source:
             check_rows(source, file.template)
-            if not self._is_checked:
-                self.check()
-            name = BatchName(batch or default_batch_name(file, source))
-            info = self.loop.run(self._open(file.agent, name, tenant))
-            rows_to_submit = read_rows(source, file.template)
-            submission = self.loop.run(submit_rows(self.store, self._publisher, info, rows_to_submit))
-        return Batch(self, info, submission)
+            return self.submit_checked(file, source, batch=batch or default_batch_name(file, source), tenant=tenant)
+
+    def submit_checked(self, file: AgentFile, source: RowSource, *, batch: str, tenant: str = "default") -> Batch:
+        """Submit rows that `check_rows` has passed; else as `submit`."""
+        if not self._is_checked:
+            self.check()
+        info = self.loop.run(self._open(file.agent, BatchName(batch), tenant))
+        rows = read_rows(source, file.template)
+        return Batch(self, info, self.loop.run(submit_rows(self.store, self._publisher, info, rows)))
 
     def load_agent(self, agent: AgentLike) -> AgentFile:
         """The agent with its prompt template. Raises AgentFileError."""
@@ -172,6 +174,10 @@ class Fleet:
         if info is None:
             raise UnknownBatch(f"no batch {name!r} is on record{self._nearest(name)}: `paceline status` lists them")
         return Batch(self, info)
+
+    def has_batch(self, name: str) -> bool:
+        """Whether a batch of this name is on record."""
+        return self.loop.run(self.store.batch(batch_tag(BatchName(name)))) is not None
 
     def batches(self, *, limit: int = 20) -> list[Batch]:
         """The newest batches, newest first."""

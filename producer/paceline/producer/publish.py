@@ -27,7 +27,6 @@ SENT_HEADER = "paceline_sent_ms"
 """When a message was sent, milliseconds since the epoch: workers tell a backlog from a loss by it."""
 
 _TRIES = 3
-_OPTIONS: Mapping[str, Any] = {"socket_timeout": 10, "socket_connect_timeout": 5, "socket_keepalive": True}
 
 
 class Publisher(Protocol):
@@ -44,8 +43,7 @@ class KombuPublisher:
     """Publishes through any kombu transport. Connects at the first message; not for several threads at once."""
 
     def __init__(self, url: str, transport_options: Mapping[str, Any] | None = None) -> None:
-        options = {**(_OPTIONS if "redis" in url else {}), **(transport_options or {})}
-        self._connection = Connection(url, transport_options=options, connect_timeout=5)
+        self._connection = Connection(url, transport_options=dict(transport_options or {}), connect_timeout=5)
         self._producer: Producer | None = None
 
     def publish_turns(self, run_ids: Sequence[RunId]) -> None:
@@ -79,7 +77,7 @@ class KombuPublisher:
         if self._producer is None:
             channel = self._connection.channel()
             # Declared as Celery's workers do: a broker with real queues keeps what comes before the first worker.
-            Queue(STARTS_QUEUE, Exchange(STARTS_QUEUE), routing_key=STARTS_QUEUE)(channel).declare()
+            Queue(STARTS_QUEUE, Exchange(""), routing_key=STARTS_QUEUE)(channel).declare()
             self._producer = Producer(channel)
         return self._producer
 

@@ -1,0 +1,100 @@
+"""The `paceline` command: what it is called with, and how it ends.
+
+Exit codes: 0 every row succeeded; 1 some did not; 2 usage or configuration; 3 infrastructure; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import click
+import typer
+
+from paceline.core.errors import PacelineError, UsageError
+
+from .commands import batches, doctor, processes, run, runs
+
+USAGE = 2
+INFRASTRUCTURE = 3
+INTERRUPTED = 130
+
+_EPILOG = "Exit codes: 0 every row succeeded; 1 some did not; 2 usage; 3 infrastructure; 130 interrupted."
+
+
+def build() -> typer.Typer:
+    """The command with all its subcommands."""
+    app = typer.Typer(
+        name="paceline",
+        help="Run LLM agents over rows, as batch jobs that survive whatever dies.",
+        epilog=_EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    for command in (
+        run.run,
+        run.submit,
+        batches.wait,
+        batches.results,
+        batches.status,
+        runs.runs,
+        runs.show,
+        runs.cancel,
+        processes.worker,
+        processes.sim,
+        doctor.doctor,
+    ):
+        app.command()(command)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and exit with its code. PACELINE_DEBUG=1 shows the traceback of an error."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    sys.exit(_exit_code(sys.argv[1:] if arguments is None else arguments))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _exit_code(arguments: Sequence[str]) -> int:
+    try:
+        # Not standalone: else an interrupt would end with 1, without a word.
+        return build()(list(arguments), standalone_mode=False) or 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    except Exception as error:
+        if os.environ.get("PACELINE_DEBUG"):
+            raise
+        return _tell(error)
+
+
+def _tell(error: Exception) -> int:
+    if isinstance(error, PacelineError):
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE if isinstance(error, UsageError) else INFRASTRUCTURE
+    print(
+        f"error: unexpected {type(error).__name__}: {error}\nPACELINE_DEBUG=1 shows where; please report it",
+        file=sys.stderr,
+    )
+    return INFRASTRUCTURE
+
+
+def _reader_left() -> int:
+    # What is still in stdout's buffer has nowhere to go, and must not be tried again at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""`paceline wait`, `results` and `status`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .opening import opened_fleet
+from .options import BatchArgument, JsonOption, OutputOption
+from .printing import print_json, print_table
+from .run import exit_code
+
+if TYPE_CHECKING:
+    from paceline.producer.fleet import Batch, Fleet
+
+_LISTED = 20
+
+
+def wait(
+    batch: BatchArgument,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, envvar="PACELINE_TIMEOUT", help="seconds after which to give up waiting")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Return when every run of a batch is over: 0 if all succeeded, 1 if some did not (or the time is up)."""
+    from paceline.producer.progress import status_json
+    from paceline.producer.report import totals
+    from paceline.producer.screen import screen
+
+    with opened_fleet() as fleet, screen() as on_screen:
+        try:
+            status = fleet.batch(batch).wait(timeout, on_status=on_screen.show)
+        except TimeoutError as error:
+            on_screen.say(str(error))
+            raise typer.Exit(1) from None
+    if as_json:
+        print_json(status_json(status))
+    else:
+        typer.echo(totals(status))
+    raise typer.Exit(exit_code(status.counts.reasons, status.counts.runs))
+
+
+def results(batch: BatchArgument, output: OutputOption = None, as_json: JsonOption = False) -> None:
+    """The results of a batch as JSONL, in the order of its input: to --output, else to stdout."""
+    from paceline.producer.results_file import result_line, write_results
+
+    with opened_fleet() as fleet:
+        found = fleet.batch(batch)
+        if output is None or str(output) == "-":
+            for result in found.results():
+                typer.echo(result_line(result), nl=False)
+            return
+        count = write_results(output, found.results())
+    if as_json:
+        print_json({"batch": batch, "output": str(output), "rows": count})
+    else:
+        typer.echo(f"{count} results: {output}", err=True)
+
+
+def status(
+    batch: Annotated[str | None, typer.Argument(metavar="[BATCH]", help="one batch; else the newest ones")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Where batches stand, and why their runs wait."""
+    with opened_fleet() as fleet:
+        batches = [fleet.batch(batch)] if batch else fleet.batches(limit=_LISTED)
+        if as_json:
+            print_json([_as_json(fleet, one) for one in batches])
+        elif batch:
+            _tell(fleet, batches[0])
+        else:
+            _list(fleet, batches)
+
+
+def _waits(fleet: Fleet, batch: Batch) -> list[str]:
+    from paceline.producer.waiting import why_runs_wait
+
+    return why_runs_wait(batch.status(), fleet.workers(), batch.records(), now_ms=time.time_ns() // 1_000_000)
+
+
+def _as_json(fleet: Fleet, batch: Batch) -> dict[str, object]:
+    from paceline.producer.progress import status_json
+
+    return status_json(batch.status()) | {"waiting": _waits(fleet, batch)}
+
+
+def _tell(fleet: Fleet, batch: Batch) -> None:
+    from paceline.producer.report import report_rows, totals
+
+    now = batch.status()
+    typer.echo(f"batch {batch.name}: agent {batch.info.agent_name}, tenant {batch.info.tenant}")
+    typer.echo(totals(now))
+    typer.echo("")
+    active = [
+        (state.value, "", count, "") for state, count in now.counts.states.items() if count and not state.is_terminal
+    ]
+    print_table(("state", "stop reason", "rows", "what to do"), [*active, *report_rows(now)])
+    for reason in _waits(fleet, batch):
+        typer.echo(f"waiting: {reason}")
+
+
+def _list(fleet: Fleet, batches: list[Batch]) -> None:
+    from paceline.producer.progress import Start, dollars, progress_of
+
+    if not batches:
+        typer.echo("no batch is on record: `paceline submit` or `paceline run` makes one")
+        return
+    rows = []
+    for batch in batches:
+        now = batch.status()
+        progress = progress_of(now, Start(at_seconds=0, done=0), 0)
+        succeeded = sum(n for reason, n in now.counts.reasons.items() if reason == "final_answer")
+        rows.append(
+            (batch.name, progress.rows, progress.queued, progress.running, progress.held, succeeded,
+             progress.done - succeeded, dollars(progress.cost_usd))
+        )  # fmt: skip
+    print_table(("batch", "rows", "queued", "running", "on hold", "succeeded", "other ends", "cost"), rows)
+    for batch in batches:
+        for reason in _waits(fleet, batch):
+            typer.echo(f"{batch.name} waits: {reason}")

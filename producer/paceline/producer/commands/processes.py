@@ -1,0 +1,43 @@
+"""`paceline worker` and `paceline sim`: they become the process they start."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import ConcurrencyOption
+
+
+def worker(
+    concurrency: ConcurrencyOption = 64,
+    queues: Annotated[
+        str, typer.Option(envvar="PACELINE_QUEUES", help="which queues to serve, the first of them first")
+    ] = "paceline.tools,paceline.turns,paceline.starts",
+    log_level: Annotated[str, typer.Option(envvar="PACELINE_LOG_LEVEL", help="debug, info, warning, error")] = "info",
+) -> None:
+    """Serve a fleet: take turns and run tools until told to stop. Ctrl-C or SIGTERM lets running work finish."""
+    from paceline.core.errors import UsageError
+    from paceline.producer.local_workers import worker_command
+
+    if not os.environ.get("PACELINE_REDIS_URL"):
+        raise UsageError("there is no fleet to join: set PACELINE_REDIS_URL=redis://host:6379/0")
+    os.environ["PACELINE_CONCURRENCY"] = str(concurrency)
+    os.environ.setdefault("PACELINE_TOOLS_PATH", str(Path.cwd()))
+    command = worker_command(concurrency, queues=queues, log_level=log_level.upper())
+    os.execv(command[0], command)
+
+
+def sim(
+    playbook: Annotated[Path, typer.Option(envvar="PACELINE_PLAYBOOK", help="YAML file with the answers to give")],
+    port: Annotated[int, typer.Option(min=0, max=65535, envvar="PACELINE_SIM_PORT", help="0: any free one")] = 0,
+    journal: Annotated[
+        Path | None, typer.Option(envvar="PACELINE_SIM_JOURNAL", help="write each request and verdict to this file")
+    ] = None,
+) -> None:
+    """A strict stand-in for the Messages API on 127.0.0.1; prints its URL as JSON, for ANTHROPIC_BASE_URL."""
+    command = [sys.executable, "-P", "-m", "paceline.sim", "--playbook", str(playbook), "--port", str(port)]
+    os.execv(command[0], [*command, "--journal", str(journal)] if journal else command)

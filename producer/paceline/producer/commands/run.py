@@ -1,0 +1,120 @@
+"""`paceline run` and `paceline submit`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .opening import opened_fleet
+from .options import (
+    AgentArgument,
+    BatchOption,
+    ConcurrencyOption,
+    InputOption,
+    JsonOption,
+    OutputOption,
+    TenantOption,
+)
+from .printing import print_json, print_table
+
+if TYPE_CHECKING:
+    from paceline.producer.local_run import RunReport
+
+ROWS_WITHOUT_ANSWER = 1
+"""The exit code when not every row succeeded."""
+
+
+def run(
+    agent: AgentArgument,
+    input: InputOption,
+    output: OutputOption = None,
+    workers: Annotated[int, typer.Option(min=0, envvar="PACELINE_WORKERS", help="worker processes to start here")] = 2,
+    simulate: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="PACELINE_SIMULATE", metavar="PLAYBOOK", help="answer from this playbook, not from the API"
+        ),
+    ] = None,
+    batch: BatchOption = None,
+    tenant: TenantOption = "default",
+    concurrency: ConcurrencyOption = 64,
+    force: Annotated[bool, typer.Option("--force", envvar="PACELINE_FORCE", help="write over --output")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run an agent on every row, here, and write the results: the main job, whole.
+
+    Without PACELINE_REDIS_URL an embedded Valkey is started and kept under .paceline/: the same command again goes on
+    where it stopped.
+    """
+    from paceline.producer.local_run import RunOptions, run_locally
+    from paceline.producer.screen import screen
+
+    options = RunOptions(
+        agent=agent,
+        input=input,
+        output=output,
+        workers=workers,
+        concurrency=concurrency,
+        simulate=simulate,
+        batch=batch,
+        tenant=tenant,
+        force=force,
+    )
+    with screen() as on_screen:
+        report = run_locally(options, os.environ, on_screen)
+    _print_report(report, as_json)
+    raise typer.Exit(exit_code(report.status.counts.reasons, report.status.counts.runs))
+
+
+def submit(
+    agent: AgentArgument,
+    input: InputOption,
+    batch: BatchOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Hand rows to a running fleet and print the batch's name. Again: adds what is missing, nothing else."""
+    with opened_fleet() as fleet:
+        submitted = fleet.submit(agent, input, batch=batch, tenant=tenant)
+    submission = submitted.submission
+    added = (submission.created, submission.existed) if submission else (0, 0)
+    if as_json:
+        print_json({"batch": submitted.name, "created": added[0], "existed": added[1]})
+    else:
+        typer.echo(submitted.name)
+        typer.echo(f"{added[0]} rows submitted, {added[1]} were there already", err=True)
+
+
+def exit_code(reasons: object, rows: int) -> int:
+    """0 if every row succeeded, else 1."""
+    from paceline.core.endings import ENDINGS, StopReason
+    from paceline.core.lifecycle import Status
+
+    counted: dict[str, int] = dict(reasons)  # type: ignore[call-overload]
+    succeeded = sum(n for reason, n in counted.items() if ENDINGS[StopReason(reason)].status is Status.SUCCEEDED)
+    return 0 if succeeded == rows else ROWS_WITHOUT_ANSWER
+
+
+def _print_report(report: RunReport, as_json: bool) -> None:
+    from paceline.producer.progress import status_json
+    from paceline.producer.report import report_rows
+
+    if as_json:
+        at = {"elapsed_seconds": round(report.elapsed_seconds, 3), "output": str(report.output)}
+        print_json(status_json(report.status) | at)
+        return
+    typer.echo("")
+    print_table(("ended", "stop reason", "rows", "what to do"), report_rows(report.status))
+    typer.echo("")
+    typer.echo(report_totals(report))
+
+
+def report_totals(report: RunReport) -> str:
+    """The totals, and where the results are."""
+    from paceline.producer.progress import duration
+    from paceline.producer.report import totals
+
+    return f"{totals(report.status)}, {duration(report.elapsed_seconds)}\nresults: {report.output}"

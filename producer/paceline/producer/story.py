@@ -1,0 +1,183 @@
+"""A run told to somebody who has never seen the project: how it ended and why, then turn by turn, then the totals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, assert_never
+
+from paceline.core.endings import StopReason
+from paceline.core.ids import trace_id
+from paceline.core.ledger import AttemptLost, CallRan, Ended, Entry, Held, ModelCalled
+from paceline.core.lifecycle import State, Status
+from paceline.core.transcript import Fragment
+from paceline.core.usage import Usage
+
+from .fleet import RunStory
+from .progress import cache_share, count_text, dollars, duration, percent
+from .report import WHAT_TO_DO
+from .result import Result, cost_usd, result_of
+
+_WHAT_RUNS_DO: dict[State, str] = {
+    State.QUEUED: "waits for a worker to begin it",
+    State.TURN_DUE: "waits for a worker to take its next turn",
+    State.IN_TURN: "is waiting for the model",
+    State.IN_TOOLS: "is running tools",
+    State.JOINING: "has its tools' results and is about to go on",
+    State.ON_HOLD: "is on hold",
+}
+
+
+def headline(story: RunStory) -> str:
+    """What the run is, how it ended, and why, in a sentence or two."""
+    result = result_of(story.record)
+    agent = f" by agent {story.batch.agent_name}" if story.batch else ""
+    batch = f" of batch {story.batch.name}" if story.batch else ""
+    return f"Row {result.id!r}{batch}{agent} {_ending(story, result)}"
+
+
+def _ending(story: RunStory, result: Result) -> str:
+    run = story.record.run
+    match result.status:
+        case Status.SUCCEEDED:
+            return f"succeeded: the model gave its answer in turn {result.turns}."
+        case Status.QUEUED | Status.RUNNING:
+            return f"is not over: it {_WHAT_RUNS_DO[run.state]}, in turn {run.turn}.{_hold(story)}"
+        case Status.STOPPED | Status.FAILED | Status.CANCELLED:
+            why = result.error.message if result.error else ""
+            todo = WHAT_TO_DO[result.stop_reason] if result.stop_reason else ""
+            how = {Status.STOPPED: "was stopped", Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
+            return f"{how[result.status]} ({result.stop_reason}): {why}." + (f" What to do: {todo}." if todo else "")
+        case _:
+            assert_never(result.status)
+
+
+def _hold(story: RunStory) -> str:
+    run = story.record.run
+    return f" On hold until {clock(run.hold_until_ms)}: {run.hold_reason}." if run.state is State.ON_HOLD else ""
+
+
+def timeline(story: RunStory) -> Iterator[str]:
+    """Turn by turn, what happened, a line each."""
+    yield f"{clock(story.record.run.submitted_ms)}  submitted"
+    for turn, entries in groupby(story.ledger, key=lambda entry: entry.turn):
+        yield f"turn {turn}"
+        yield from (f"  {clock(entry.at_ms)}  {told(entry)}" for entry in entries)
+    yield from (
+        f"  now       {_open_call(state.call.tool, state.owner)}" for state in story.calls if not state.has_result
+    )
+    if not any(isinstance(entry, Ended) for entry in story.ledger) and story.record.ended_ms:
+        yield f"{clock(story.record.ended_ms)}  ended: {story.record.reason}"
+
+
+def _open_call(tool: str, owner: str) -> str:
+    return f"tool {tool} " + (f"is running on {owner}" if owner else "waits for a worker")
+
+
+def told(entry: Entry) -> str:
+    """One thing that happened."""
+    match entry:
+        case ModelCalled():
+            return _model_call(entry)
+        case CallRan():
+            how = "failed" if entry.is_error else "returned"
+            return (
+                f"tool {entry.tool} {how} {count_text(entry.result_chars)} characters in "
+                f"{duration(entry.took_ms / 1000)}" + (f" (try {entry.attempt})" if entry.attempt > 1 else "")
+            )
+        case Held():
+            return f"on hold for {duration(entry.wait_seconds)}: {entry.reason}"
+        case AttemptLost():
+            return f"attempt {entry.attempt} was lost with worker {entry.worker}: its model call may have been billed"
+        case Ended():
+            return f"ended: {entry.reason}" + (f": {entry.message}" if entry.message else "")
+        case _:
+            assert_never(entry)
+
+
+def _model_call(entry: ModelCalled) -> str:
+    asked = f", asked for {', '.join(entry.calls)}" if entry.calls else f", stop reason {entry.stop_reason}"
+    return (
+        f"model {entry.model} answered in {duration(entry.took_ms / 1000)}: {tokens(entry.usage)}, "
+        f"{dollars(None if entry.cost_nanousd is None else cost_usd(entry.cost_nanousd, 0))}{asked}"
+    )
+
+
+def tokens(usage: Usage) -> str:
+    """Tokens in, of them cached, and out."""
+    return (
+        f"{count_text(usage.all_input)} tokens in ({percent(cache_share(usage))} from cache), "
+        f"{count_text(usage.output)} out"
+    )
+
+
+def totals(story: RunStory) -> Iterator[tuple[str, str]]:
+    """Names and values for the end of the story."""
+    run, result = story.record.run, result_of(story.record)
+    yield "run", result.run_id
+    yield "status", f"{result.status}" + (f" ({result.stop_reason})" if result.stop_reason else "")
+    yield "turns", str(result.turns)
+    yield "tool calls", str(result.tool_calls)
+    yield "tokens", tokens(result.usage)
+    yield "cost", dollars(result.cost_usd)
+    yield "working time", duration(result.working_seconds)
+    if story.record.ended_ms:
+        yield "from submission to end", duration((story.record.ended_ms - run.submitted_ms) / 1000)
+    lost = f", {run.lost_attempts} lost with their workers" if run.lost_attempts else ""
+    yield "attempts", f"{run.attempts}{lost}"
+    yield "trace id", trace_id(run.run_id)
+
+
+def story_json(story: RunStory, *, with_transcript: bool) -> dict[str, Any]:
+    """The story as plain data. The messages only if asked for: they may hold what is nobody else's business."""
+    from dataclasses import asdict
+
+    result = result_of(story.record).to_json()
+    if not with_transcript:
+        result |= {"answer": None, "output": None}
+    data: dict[str, Any] = {
+        "headline": headline(story),
+        "batch": story.batch.name if story.batch else None,
+        "agent": story.batch.agent_name if story.batch else None,
+        "state": story.record.run.state.value,
+        "hold_reason": story.record.run.hold_reason or None,
+        "result": result,
+        "lost_attempts": story.record.run.lost_attempts,
+        "timeline": [{"kind": type(entry).__name__, **asdict(entry)} for entry in story.ledger],
+    }
+    if with_transcript:
+        data["transcript"] = [json.loads(fragment) for fragment in story.transcript]
+    return data
+
+
+def messages(transcript: tuple[Fragment, ...]) -> Iterator[str]:
+    """The messages for a person to read."""
+    for number, fragment in enumerate(transcript, 1):
+        message = json.loads(fragment)
+        yield f"[{number}] {message['role']}"
+        yield from (f"    {line}" for block in message["content"] for line in _block(block).splitlines())
+
+
+def _block(block: dict[str, Any]) -> str:
+    match block:
+        case {"type": "text", "text": str() as text}:
+            return text
+        case {"type": "tool_use", "name": name, "input": arguments, "id": call}:
+            return f"-> {name}({json.dumps(arguments, ensure_ascii=False)})  {call}"
+        case {"type": "tool_result", "tool_use_id": call, "content": content}:
+            failed = " (error)" if block.get("is_error") else ""
+            return (
+                f"<- {call}{failed}: {content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)}"
+            )
+        case _:
+            return f"({block.get('type', 'unknown')} block)"
+
+
+def clock(at_ms: int) -> str:
+    """The time of day, UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%H:%M:%SZ")
+
+
+__all__ = ["StopReason", "headline", "messages", "story_json", "timeline", "totals"]

@@ -1,0 +1,53 @@
+"""Why runs wait: what an operator wants to know of a batch that does not get on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from paceline.core.lifecycle import State
+from paceline.store.port import RunRecord, WorkerReport
+
+from .fleet import BatchStatus
+from .progress import duration
+
+RUNS_LOOKED_AT = 5_000
+"""Runs on hold have their reasons one by one: of a large batch the first ones must do."""
+
+
+def why_runs_wait(
+    status: BatchStatus, workers: Sequence[WorkerReport], records: Iterable[RunRecord], *, now_ms: int
+) -> list[str]:
+    """Sentences for a person, the gravest first; none for a batch that gets on or is over."""
+    if status.is_done:
+        return []
+    problems = Counter(problem for worker in workers for problem in worker.problems)
+    return [
+        *([] if workers else ["no worker is alive: start some with `paceline worker`"]),
+        *(f"{count} of {len(workers)} workers say: {problem}" for problem, count in problems.most_common()),
+        *(_holds(records, now_ms) if status.counts.states[State.ON_HOLD] else []),
+        *_backlog(status, workers),
+    ]
+
+
+def _holds(records: Iterable[RunRecord], now_ms: int) -> list[str]:
+    held = [record.run for record in islice(records, RUNS_LOOKED_AT) if record.run.state is State.ON_HOLD]
+    counted = Counter(run.hold_reason for run in held)
+    first = {reason: min(run.hold_until_ms for run in held if run.hold_reason == reason) for reason in counted}
+    return [
+        f"{count} on hold: {reason}; the first goes on {_in(first[reason] - now_ms)}"
+        for reason, count in counted.most_common()
+    ]
+
+
+def _in(milliseconds: int) -> str:
+    return f"in {duration(milliseconds / 1000)}" if milliseconds > 0 else "now"
+
+
+def _backlog(status: BatchStatus, workers: Sequence[WorkerReport]) -> list[str]:
+    slots, busy = sum(worker.concurrency for worker in workers), sum(worker.in_flight for worker in workers)
+    queued = status.counts.states[State.QUEUED]
+    if not queued or not slots or busy < slots:
+        return []
+    return [f"{queued} wait for a free worker: all {slots} slots of {len(workers)} workers are taken"]
