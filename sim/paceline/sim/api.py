@@ -46,33 +46,40 @@ class Api:
         body = read_body(data, self._messages)
         if isinstance(body, Refusal):
             return body
-        refusal = next(self._body_refusals(body, headers, counting), None)
-        return self._accept(body, headers) if refusal is None else refusal
+        refusal = next(_shape_refusals(body, betas(headers), counting), None)
+        if refusal is not None:
+            return refusal
+        prefix = self._prefixes.read(body.fields, body.raw)
+        if prefix.refusal is not None:
+            return prefix.refusal
+        prompt = read_prompt(body.fields, prefix, body.messages or ())
+        refusal = next(_sense_refusals(body, headers, prompt), None)
+        return self._accept(body, headers, prompt) if refusal is None else refusal
 
-    def _body_refusals(self, body: Body, headers: Headers, counting: bool) -> Iterator[Refusal]:
-        yield from field_refusals(body.fields, betas(headers), counting=counting)
-        for index, message in enumerate(body.messages or ()):
-            if message.refusal is not None:
-                yield message.refusal.under(f"messages.{index}")
-        prompt = self._prompt(body)
-        if prompt.prefix.refusal is not None:
-            yield prompt.prefix.refusal
-        yield from model_refusals(body.fields, headers["anthropic-version"])
-        model = MODELS[body.fields["model"]]
-        yield from conversation_refusals(prompt.messages, model)
-        yield from prompt_refusals(prompt)
-        if prompt.tokens > model.window_tokens:
-            yield refuse(Rule.PROMPT_TOO_LONG, tokens=prompt.tokens, most=model.window_tokens)
-
-    def _accept(self, body: Body, headers: Headers) -> Accepted:
+    def _accept(self, body: Body, headers: Headers, prompt: Prompt) -> Accepted:
         fields = body.fields
         scope = f"{workspace_of(headers, self._keys)}\n{fields['model']}\n{fields.get('speed', 'standard')}"
         return Accepted(
-            request=Request({"max_tokens": 0, **fields}, body.messages or ()),
+            request=Request({"max_tokens": 0, **fields}, prompt.messages),
             model=MODELS[fields["model"]],
-            prompt=self._prompt(body),
+            prompt=prompt,
             scope=scope,
         )
 
-    def _prompt(self, body: Body) -> Prompt:
-        return read_prompt(body.fields, self._prefixes.read(body.fields, body.raw), body.messages or ())
+
+def _shape_refusals(body: Body, asked_betas: Collection[str], counting: bool) -> Iterator[Refusal]:
+    """What single fields and messages break."""
+    yield from field_refusals(body.fields, asked_betas, counting=counting)
+    for index, message in enumerate(body.messages or ()):
+        if message.refusal is not None:
+            yield message.refusal.under(f"messages.{index}")
+
+
+def _sense_refusals(body: Body, headers: Headers, prompt: Prompt) -> Iterator[Refusal]:
+    """What sound parts break together, and with the model."""
+    yield from model_refusals(body.fields, headers["anthropic-version"])
+    model = MODELS[body.fields["model"]]
+    yield from conversation_refusals(prompt.messages, model)
+    yield from prompt_refusals(prompt)
+    if prompt.tokens > model.window_tokens:
+        yield refuse(Rule.PROMPT_TOO_LONG, tokens=prompt.tokens, most=model.window_tokens)

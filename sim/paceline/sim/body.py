@@ -15,6 +15,7 @@ from typing import Any
 from paceline.sim.message import Message, read_message
 from paceline.sim.rules import Refusal, Rule, refuse
 
+_SPACES = (" ", "\t", "\n", "\r")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
@@ -143,6 +144,9 @@ class _Reader:
         return at + 1
 
     def _space(self, at: int) -> int:
+        # Most clients write none; asking the expression each time would cost as much as all the rest.
+        if self.text[at : at + 1] not in _SPACES:
+            return at
         match = _SPACE.match(self.text, at)
         return match.end() if match else at
 

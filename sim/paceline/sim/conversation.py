@@ -34,7 +34,7 @@ class Side:
     @property
     def calls(self) -> list[str]:
         """Ids of the calls made, in order."""
-        return [block.id for message in self.messages for block in message.blocks if block.kind == CALL]
+        return [call for message in self.messages for call in message.calls]
 
 
 def conversation_refusals(messages: Sequence[Message], model: Model) -> Iterator[Refusal]:
@@ -46,7 +46,8 @@ def conversation_refusals(messages: Sequence[Message], model: Model) -> Iterator
     if messages[0].role != "user":
         yield refuse(Rule.FIRST_NOT_USER)
     yield from _empty_refusals(messages, model)
-    yield from _pairing_refusals(merged(messages))
+    if not _is_plainly_paired(messages):
+        yield from _pairing_refusals(merged(messages))
     yield from _prefill_refusals(messages[-1], model)
 
 
@@ -92,6 +93,19 @@ def _empty_refusals(messages: Sequence[Message], model: Model) -> Iterator[Refus
         may_be_empty = index == last and message.role == "assistant" and model.takes_prefill
         if not message.blocks and not may_be_empty:
             yield refuse(Rule.EMPTY_CONTENT, f"messages.{index}")
+
+
+def _is_plainly_paired(messages: Sequence[Message]) -> bool:
+    """The common case, told at a glance: roles alternate, and each message answers exactly the calls of the one
+    before, in their order."""
+    role = ""
+    calls: tuple[str, ...] = ()
+    for message in messages:
+        if message.role == role or message.results != calls or not message.is_tidy:
+            return False
+        role, calls = message.role, message.calls
+    ids = [call for message in messages for call in message.calls]
+    return not calls and len(set(ids)) == len(ids)
 
 
 def _pairing_refusals(sides: Sequence[Side]) -> Iterator[Refusal]:

@@ -29,10 +29,12 @@ class Exchange:
         """Add to what the journal will say."""
         self._facts |= facts
 
-    def note_fault(self, fault: Fault) -> None:
-        """A fault has struck; those after the model has spoken are billed."""
-        billed = fault.stage not in (Stage.UNREAD, Stage.REFUSED)
-        self.note(verdict="fault", fault=fault.name, billed=billed)
+    def note_answer(self, fault: Fault | None) -> None:
+        """An answer is on its way, or the fault in its place; it is billed once the model has spoken."""
+        if fault is None:
+            self.note(verdict="accepted", billed=True)
+        else:
+            self.note(verdict="fault", fault=fault.name, billed=fault.stage not in (Stage.UNREAD, Stage.REFUSED))
 
     @property
     def usage(self) -> Usage:

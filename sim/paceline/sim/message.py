@@ -40,7 +40,9 @@ class Block:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Message:
-    """A message as it was sent. `successor` is the message that last followed it (a guess for the next reading)."""
+    """A message as it was sent, and what is asked of it most. `calls` and `results` are ids in order; `is_tidy`
+    means that results come first and calls last. `successor` is the message that last followed it (a guess for
+    the next reading)."""
 
     raw: str
     value: Any
@@ -48,6 +50,10 @@ class Message:
     digest: str
     blocks: tuple[Block, ...]
     chars: int
+    calls: tuple[str, ...]
+    results: tuple[str, ...]
+    is_tidy: bool
+    is_marked: bool
     refusal: Refusal | None
     successor: Message | None = None
 
@@ -69,8 +75,16 @@ def read_message(raw: str, value: Any) -> Message:
         digest=digest_without_markers(raw),
         blocks=blocks,
         chars=sum(block.chars for block in blocks),
+        calls=tuple(block.id for block in blocks if block.kind == CALL),
+        results=tuple(block.id for block in blocks if block.kind == RESULT),
+        is_tidy=_is_tidy([block.kind for block in blocks]),
+        is_marked=any(block.ttl is not None for block in blocks),
         refusal=refusal,
     )
+
+
+def _is_tidy(kinds: list[str]) -> bool:
+    return kinds == sorted(kinds, key=lambda kind: {RESULT: 0, CALL: 2}.get(kind, 1))
 
 
 def content_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:

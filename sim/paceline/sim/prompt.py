@@ -96,7 +96,7 @@ def _explicit(prefix: Prefix, messages: Sequence[Message]) -> Iterator[Marker]:
             yield Marker(position=position, ttl=block.ttl, at=path)
     start = len(prefix.blocks)
     for index, message in enumerate(messages):
-        if '"cache_control"' in message.raw:
+        if message.is_marked:
             for offset, block in enumerate(message.blocks):
                 if block.ttl is not None:
                     yield Marker(position=start + offset, ttl=block.ttl, at=f"messages.{index}.content.{offset}")

@@ -25,6 +25,7 @@ from paceline.sim.journal import Journal, Usage
 from paceline.sim.limits import Limits, RateLimiter
 from paceline.sim.mishaps import ErrorReply, error_of, misspoken
 from paceline.sim.playbook import Playbook
+from paceline.sim.request import Request
 from paceline.sim.rules import Refusal, Rule, error_body, refusal_body, refuse
 from paceline.sim.wire import message_of
 
@@ -90,7 +91,7 @@ class MessagesServer:
         return await self._take(exchange, judged)
 
     def _lose(self, exchange: Exchange, fault: Fault) -> web.Response:
-        exchange.note_fault(fault)
+        exchange.note_answer(fault)
         exchange.end(delivered=False)
         return reset(exchange.http)
 
@@ -121,19 +122,21 @@ class MessagesServer:
         self, exchange: Exchange, accepted: Accepted, charge: Charge, headers: dict[str, str]
     ) -> web.StreamResponse:
         request = accepted.request
-        answer = self._playbook.answer(request)
-        if answer is None:
-            last = request.sent[-1].role
-            refusal = refuse(Rule.NO_PLAYBOOK_RULE, turn=request.turn, model=request.model, last=last)
-            return self._refuse(exchange, refusal, headers)
-        fault = self._injector.strike(request) or answer.fault
-        if fault is None:
-            exchange.note(verdict="accepted", billed=True)
-        else:
-            exchange.note_fault(fault)
-            if fault.stage is Stage.REFUSED:
-                return self._fail(exchange, error_of(fault, request), headers)
-            answer = misspoken(fault, answer, request)
+        try:
+            answer = self._playbook.answer(request)
+            if answer is None:
+                return self._refuse(exchange, _unplanned(request), headers)
+            fault = self._injector.strike(request) or answer.fault
+            if fault is not None:
+                answer = misspoken(fault, answer, request)
+        except Exception as error:
+            # A mistake in a user's function must reach the user, not end as a bare 500.
+            exchange.note(reason=f"the playbook raised {type(error).__name__}")
+            text = f"paceline.sim: the playbook raised {error!r}; mend the function or the fault that it names"
+            return self._fail(exchange, ErrorReply(status=500, error_type="api_error", text=text), headers)
+        exchange.note_answer(fault)
+        if fault is not None and fault.stage is Stage.REFUSED:
+            return self._fail(exchange, error_of(fault, request), headers)
         return await self._speak(exchange, accepted, charge, answer, fault, headers)
 
     def _fail(self, exchange: Exchange, error: ErrorReply, headers: dict[str, str]) -> web.Response:
@@ -166,6 +169,11 @@ class MessagesServer:
             fault=fault,
             ended=exchange.end,
         )
+
+
+def _unplanned(request: Request) -> Refusal:
+    last = request.sent[-1].role
+    return refuse(Rule.NO_PLAYBOOK_RULE, turn=request.turn, model=request.model, last=last)
 
 
 def _note_request(exchange: Exchange, accepted: Accepted) -> None:
