@@ -44,6 +44,8 @@ _TOOLS_RETRY_SECONDS = 10.0
 """How soon a run is offered again after a worker that cannot import its tools had it."""
 _LONGEST_TIMER_SECONDS = 900.0
 """A hold longer than this is left to the sweeper alone."""
+_TIMER_SLACK_SECONDS = 0.02
+"""So that a timer does not ring before its moment by the record's clock."""
 _GIVE_BACK_SECONDS = 1.0
 
 
@@ -234,7 +236,9 @@ class Attempt:
     async def _written_hold(self, write: TurnWrite, seconds: float, reason: str) -> Sequence[Message]:
         written = await self.desk.store.hold(_held(self.run), write, seconds=seconds, reason=reason)
         if written is Written.WRITTEN and seconds <= _LONGEST_TIMER_SECONDS:
-            self.desk.send_later(TurnMessage(run_id=self.run.run_id, turn=self.run.turn), seconds=seconds)
+            self.desk.send_later(
+                TurnMessage(run_id=self.run.run_id, turn=self.run.turn), seconds=seconds + _TIMER_SLACK_SECONDS
+            )
         return ()
 
     def _hold_entry(self, seconds: float, reason: str) -> tuple[Entry, ...]:
