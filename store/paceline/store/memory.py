@@ -310,6 +310,7 @@ class MemoryRunStore:
             return None
         return TurnResults(
             held=Held(run_id=run_id, turn=turn, fence=record.run.fence),
+            asked=record.fragments[-1],
             calls=tuple(record.calls),
             blocks={call_id: call.block for call_id, call in record.calls.items() if call.block is not None},
         )

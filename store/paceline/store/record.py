@@ -15,7 +15,7 @@ from paceline.core.errors import InfrastructureError
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
 from paceline.core.ledger import Entry
 from paceline.core.ledger import decode as decode_entry
-from paceline.core.lifecycle import State
+from paceline.core.lifecycle import MOVES, State, move
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment
 
@@ -97,12 +97,14 @@ class RedisRunStore:
 
     async def submit(self, batch: BatchInfo, runs: Sequence[NewRun]) -> list[Submitted]:
         tag = batch_tag(batch.name)
+        if not runs:
+            return []
         rows = self.keys.rows(tag)
         nonce = _nonce()
         with _border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 # The rows first: a row without a run is skipped by readers, a run without a row would be invisible.
-                pipe.zadd(rows, {run.run_id: run.index for run in runs})
+                pipe.zadd(rows, {run.run_id: run.index for run in runs}, nx=True)
                 pipe.expire(rows, self._retention_s)
                 await pipe.execute()
         calls = [(run.run_id, flat(batch.agent, run.row_id, run.digest, nonce, list(run.first))) for run in runs]
@@ -120,7 +122,7 @@ class RedisRunStore:
 
     async def open_calls(self, held: Held, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
         once = " ".join(call.call_id for call in calls if call.effect is Effect.ONCE)
-        keep = int(any(call.placement is Placement.INLINE for call in calls))
+        keep = int(all(call.placement is Placement.INLINE for call in calls))
         specs = pairs((call.call_id, encoding.encode_call(call, place)) for place, call in enumerate(calls))
         return await self._write(ScriptName.OPEN_CALLS, held, [keep, once, *specs], write)
 
@@ -131,7 +133,9 @@ class RedisRunStore:
         return await self._write(ScriptName.HOLD, held, [int(seconds * 1000), reason], write)
 
     async def finish(self, held: Held, write: TurnWrite, outcome: Outcome) -> Written:
+        event = outcome.ending.event
         arguments: list[Argument] = [
+            " ".join(state for state, ending in MOVES if ending is event),
             _STATE_OF_STATUS[outcome.ending.status],
             outcome.reason,
             outcome.blames or "",
@@ -139,9 +143,11 @@ class RedisRunStore:
             int(outcome.answer is not None),
             outcome.answer or "",
         ]
-        written = await self._write(ScriptName.FINISH, held, arguments, write)
+        word, _, state = (await self._word(ScriptName.FINISH, held, arguments, write)).partition(":")
+        if state:
+            move(State(state), event)  # the script found a move that the table does not have: this raises
         await self._keep_batch(tag_of(held.run_id))
-        return written
+        return Written(word)
 
     async def _keep_batch(self, tag: BatchTag) -> None:
         # In another slot than the run, so not in its script: at worst a batch is forgotten a little early.
@@ -155,8 +161,11 @@ class RedisRunStore:
         return await self._write(ScriptName.RECOVER, held, [], write)
 
     async def _write(self, name: ScriptName, held: Held, own: list[Argument], write: TurnWrite) -> Written:
-        arguments = [held.fence, _nonce(), *own, *encoding.write_arguments(write)]
-        return Written((await self._eval(name, held.run_id, arguments)).decode())
+        return Written(await self._word(name, held, own, write))
+
+    async def _word(self, name: ScriptName, held: Held, own: list[Argument], write: TurnWrite) -> str:
+        arguments = [held.fence, held.turn, _nonce(), *own, *encoding.write_arguments(write)]
+        return str((await self._eval(name, held.run_id, arguments)).decode())
 
     # Calls
 
@@ -224,17 +233,20 @@ class RedisRunStore:
         await self._eval(ScriptName.LOOK_AGAIN, held.run_id, arguments)
 
     async def recover_call(self, held: HeldCall) -> Written:
-        arguments = flat(held.turn, held.call_id, held.attempt)
+        arguments = flat(held.turn, held.call_id, held.attempt, _nonce())
         return Written((await self._eval(ScriptName.RECOVER_CALL, held.run_id, arguments)).decode())
 
     async def may_sweep(self, owner: Incarnation, *, seconds: float) -> bool:
+        key, mine = self.keys.sweep(), f"{owner} {_nonce()}"
         with _border():
-            return bool(await self.redis.set(self.keys.sweep(), owner, nx=True, px=int(seconds * 1000)))
+            # What is found there is ours where the reply to the first try was lost.
+            found = await self.redis.set(key, mine, nx=True, px=int(seconds * 1000), get=True)
+        return found is None or found == mine.encode()
 
     # Control and reading
 
     async def cancel(self, run_id: RunId) -> Cancelled:
-        return Cancelled((await self._eval(ScriptName.CANCEL, run_id, [])).decode())
+        return Cancelled((await self._eval(ScriptName.CANCEL, run_id, [_nonce()])).decode())
 
     async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
         with _border():

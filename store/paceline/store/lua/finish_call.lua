@@ -2,30 +2,36 @@
 -- ARGV turn call attempt nonce result
 local wanted, call, attempt, nonce = take(), take(), take_number(), take()
 
+local state, turn, last, cancel = get('state', 'turn', 'last', 'cancel')
+local held, owner, till, claimed_by = claim_of(call)
+
 local function answer()
+  if cancel == '1' then
+    return {'stored', ''}
+  end
   local once = ' ' .. (get('once') or '') .. ' '
   local following = once:find(' ' .. call .. ' ', 1, true) and once_due() or ''
   return {get('state') == 'joining' and 'last' or 'stored', following}
 end
 
-local state, turn, last, cancel = get('state', 'turn', 'last', 'cancel')
-if last == nonce then
+-- The claim keeps the nonce of its result: other calls of the turn may be stored between a result and its repetition.
+if last == nonce or claimed_by == nonce then
   return answer()
 end
 if state ~= 'in_tools' or turn ~= wanted or has_result(call) then
   return {'lost', ''}
 end
-local held, owner = claim_of(call)
 if owner == '' or held ~= attempt then
   return {'lost', ''}
 end
 set('last', nonce)
+set_claim(call, held, owner, till, nonce)
 redis.call('HSET', results_key, take_result())
 if cancel == '1' then
   if not another_runs(call) then
     end_cancelled('in_tools')
   end
-  return {'stored', ''}
+  return answer()
 end
 if redis.call('HLEN', results_key) == tonumber(get('open')) then
   set('sent', now, 'owner', '', 'until', 0)

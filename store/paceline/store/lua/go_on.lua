@@ -1,7 +1,7 @@
 -- go_on: give the claim back; the next turn is due, or this one again.   -> written | lost
--- ARGV fence nonce advance write
-local fence, nonce, advance = take(), take(), take_number()
-local refusal = refused(fence, nonce)
+-- ARGV fence turn nonce advance write
+local fence, wanted, nonce, advance = take(), take(), take(), take_number()
+local refusal = refused(fence, wanted, nonce)
 if refusal then
   return refusal
 end

@@ -1,7 +1,7 @@
 -- hold: give the claim back; this turn is due again later.   -> written | lost
--- ARGV fence nonce wait_ms why write
-local fence, nonce, wait_ms, why = take(), take(), take_number(), take()
-local refusal = refused(fence, nonce)
+-- ARGV fence turn nonce wait_ms why write
+local fence, wanted, nonce, wait_ms, why = take(), take(), take(), take_number(), take()
+local refusal = refused(fence, wanted, nonce)
 if refusal then
   return refusal
 end

@@ -82,7 +82,8 @@ local function due_again(from, turn)
 end
 
 local function end_run(from, to, reason, class, message, answer)
-  set('reason', reason, 'class', class, 'message', message, 'ended', now, 'owner', '', 'until', 0, 'why', '')
+  set('reason', reason, 'class', class, 'message', message, 'ended', now, 'owner', '', 'until', 0, 'hold', 0,
+    'why', '')
   if answer then
     set('answer', answer)
   end
@@ -106,12 +107,12 @@ end
 local TERMINAL = {succeeded = true, stopped = true, failed = true, cancelled = true}
 
 -- Why a write of a claimed turn may not be made; nil if it may. The nonce tells a repeated write from a late one.
-local function refused(fence, nonce)
-  local state, held, last = get('state', 'fence', 'last')
+local function refused(fence, wanted, nonce)
+  local state, held, turn, last = get('state', 'fence', 'turn', 'last')
   if last == nonce then
     return 'written'
   end
-  if state ~= 'in_turn' or held ~= fence then
+  if state ~= 'in_turn' or held ~= fence or turn ~= wanted then
     return 'lost'
   end
   set('last', nonce)

@@ -1,19 +1,19 @@
 -- open_calls: append the assistant message and record its calls, before any of them runs.
--- -> written | lost | duplicate_call      ARGV fence nonce keep once n {id spec}… write
-local fence, nonce, keep, once, n = take(), take(), take(), take(), take_number()
+-- -> written | lost | duplicate_call      ARGV fence turn nonce keep once n {id spec}… write
+local fence, wanted, nonce, keep, once, n = take(), take(), take(), take(), take(), take_number()
 local ids, specs = {}, {}
 for i = 1, n do
   ids[i], specs[i] = take(), take()
 end
-local state, held, last = get('state', 'fence', 'last')
-if last ~= nonce and state == 'in_turn' and held == fence then
+local state, held, turn, last = get('state', 'fence', 'turn', 'last')
+if last ~= nonce and state == 'in_turn' and held == fence and turn == wanted then
   for _, id in ipairs(ids) do
     if redis.call('SISMEMBER', seen_key, id) == 1 then
       return 'duplicate_call'
     end
   end
 end
-local refusal = refused(fence, nonce)
+local refusal = refused(fence, wanted, nonce)
 if refusal then
   return refusal
 end

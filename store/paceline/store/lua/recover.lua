@@ -1,7 +1,7 @@
 -- recover: take a turn's claim from a worker that is gone; the turn is due again.   -> written | lost
--- ARGV fence nonce write
-local fence, nonce = take(), take()
-local refusal = refused(fence, nonce)
+-- ARGV fence turn nonce write
+local fence, wanted, nonce = take(), take(), take()
+local refusal = refused(fence, wanted, nonce)
 if refusal then
   return refusal
 end

@@ -1,0 +1,125 @@
+"""What the record leaves in Redis: where its keys are, and that each of them goes some day."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.asyncio import Redis
+from redis.crc import key_slot
+from support.runs import BATCH, Driven, a_call, a_claim, a_queued_run, a_result, a_row, submitted
+from support.worlds import World, redis_world
+
+from paceline.core.errors import InfrastructureError
+from paceline.core.ids import SHARDS, Incarnation, RunId, batch_tag, shard_of
+from paceline.core.lifecycle import TERMINAL, State
+from paceline.core.transcript import user_text
+from paceline.store.keys import Keys
+from paceline.store.port import WorkerReport
+from paceline.store.record import RedisRunStore
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def world(valkey_url: str) -> AsyncIterator[World]:
+    async with redis_world(Redis.from_url(valkey_url)) as redis:
+        yield redis
+
+
+def _of(world: World) -> RedisRunStore:
+    assert isinstance(world.store, RedisRunStore)
+    return world.store
+
+
+async def _time_to_live(store: RedisRunStore) -> dict[str, int]:
+    """Seconds that each key has left; -1: for ever."""
+    keys = [key.decode() async for key in store.redis.scan_iter(match=f"{store.keys.prefix}:*")]
+    return {key: await store.redis.ttl(key) for key in keys}
+
+
+async def _a_whole_life(driven: Driven, end: State) -> None:
+    """Two turns with calls, and an ending."""
+    await driven.in_tools(a_call("c1"), a_call("c2"))
+    held = await driven.begin_call("c1")
+    await driven.store.recover_call(held)
+    await driven.store.finish_call(await driven.begin_call("c1"), a_result("c1", whole="all of it"))
+    await driven.run_call("c2")
+    await driven.store.join(await driven.now_held(), user_text("results"))
+    await driven.bring_to(end)
+
+
+async def test_no_key_is_left_for_ever_when_every_run_is_over(world: World) -> None:
+    store = _of(world)
+    await store.put_agent(BATCH.agent, b"frozen")
+    for row, end in enumerate(sorted(TERMINAL)):
+        await _a_whole_life(await a_queued_run(store, f"row-{row}"), end)
+    report = WorkerReport(
+        incarnation=Incarnation("worker-1"), host="node", pid=1, started_ms=1, concurrency=1, in_flight=0
+    )
+    await store.beat(report, alive_seconds=10)
+    await store.may_sweep(report.incarnation, seconds=5)
+    await store.hold_model("claude-sonnet-5-5", seconds=5)
+    left = await _time_to_live(store)
+    kinds = {key.split(":")[-2] for key in left if "{" in key}
+    assert kinds == {"run", "log", "ledger", "seen", "whole", "counts", "batch", "rows"}
+    assert {key: seconds for key, seconds in left.items() if not 0 < seconds <= 7 * 86_400} == {}
+
+
+async def test_no_run_is_thrown_away_before_it_is_over(world: World) -> None:
+    store = _of(world)
+    for row, state in enumerate(state for state in State if not state.is_terminal):
+        await (await a_queued_run(store, f"row-{row}")).bring_to(state)
+    runs = await store.batch_rows(batch_tag(BATCH.name), start=0, count=100)
+    left = await _time_to_live(store)
+    own = [key for key in left if any(key.endswith(run_id) for run_id in runs)]
+    assert len(own) >= 3 * len(runs) - 3
+    assert {left[key] for key in own} == {-1}
+
+
+async def test_a_batch_that_gets_more_runs_keeps_its_totals(world: World) -> None:
+    store = _of(world)
+    first = a_row("a")
+    same_shard = next(
+        row
+        for row in (a_row(str(number)) for number in range(10_000))
+        if shard_of(row.run_id) == shard_of(first.run_id)
+    )
+    await submitted(store, first)
+    await store.cancel(first.run_id)
+    counts_key = store.keys.of_run(first.run_id)[2]
+    assert await store.redis.ttl(counts_key) > 0
+    await submitted(store, same_shard)
+    assert await store.redis.ttl(counts_key) == -1
+
+
+async def test_everything_that_one_script_touches_is_in_one_slot() -> None:
+    keys = Keys("paceline")
+    for number in range(200):
+        run = a_row(f"row-{number}").run_id
+        slots = {key_slot(key.encode()) for key in keys.of_run(run)}
+        assert len(slots) == 1
+        assert slots == {key_slot(f"{{{shard_of(run):02d}}}".encode())}
+    assert len({key_slot(key.encode()) for key in keys.due()}) == SHARDS
+
+
+def test_the_index_and_the_totals_of_a_run_are_among_those_that_readers_collect() -> None:
+    keys = Keys("paceline")
+    run = a_row().run_id
+    assert keys.of_run(run)[1] in keys.due()
+    assert keys.of_run(run)[2] in keys.counts(batch_tag(BATCH.name))
+
+
+def test_no_two_keys_of_different_things_are_the_same() -> None:
+    keys = Keys("paceline")
+    one, other = keys.of_run(RunId("aaaaaaaa-1")), keys.of_run(RunId("bbbbbbbb-2"))
+    private_one = set(one) - set(keys.due())
+    private_other = set(other) - set(keys.due())
+    assert not private_one & private_other
+
+
+async def test_an_unreachable_server_is_the_operators_to_mend() -> None:
+    store = RedisRunStore(Redis.from_url("redis://127.0.0.1:1/0", retry=None))
+    with pytest.raises(InfrastructureError, match="could not be reached"):
+        await store.begin(RunId("aaaaaaaa-1"), 1, a_claim())
+    await store.aclose()

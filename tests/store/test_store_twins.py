@@ -1,0 +1,201 @@
+"""Whatever happens to runs, in whatever order: both stores answer alike and stand alike afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+from support.runs import BATCH, ENDS, SPENT, a_call, a_claim, a_result, a_row, asking, call_ran, model_called
+from support.worlds import World, memory_world, redis_world
+
+from paceline.core.errors import IllegalTransition
+from paceline.core.ids import CallId, RunId, batch_tag
+from paceline.core.ledger import AttemptLost, Entry
+from paceline.core.run import Run, Streaks
+from paceline.core.tool_spec import Effect, Placement
+from paceline.core.transcript import user_text
+from paceline.store.port import Held, HeldCall, OpenCall, TurnWrite
+
+pytestmark = pytest.mark.anyio
+
+ROWS = [a_row("a", index=0), a_row("b", index=1)]
+CALLS = ["c1", "c2", "c3", "c4", "c5", "c6"]
+
+Act = Callable[[World, Run], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Something that happens to a run; named, so that a failed example can be read."""
+
+    name: str
+    row: int
+    act: Act
+
+    def __repr__(self) -> str:
+        return f"{self.name}({'ab'[self.row]})"
+
+
+rows = st.sampled_from([0, 1])
+off = st.sampled_from([0, 0, 0, 0, 0, 0, -1, 1])
+"""Nearly always what is true now; sometimes what was, or never will be."""
+seconds = st.sampled_from([0.0, 1.5, 29.0, 31.0])
+nonces = st.sampled_from(["n1", "n2", "n3"])
+call_ids = st.sampled_from(CALLS)
+entries: st.SearchStrategy[list[Entry]] = st.lists(
+    st.sampled_from([model_called(), call_ran("c1"), AttemptLost(turn=1, attempt=1, at_ms=5, worker="w")]), max_size=2
+)
+writes = st.builds(
+    TurnWrite,
+    append=st.lists(st.just(user_text("more")), max_size=2).map(tuple),
+    spent=st.sampled_from([SPENT, replace(SPENT, unpriced_calls=1)]),
+    context_tokens=st.sampled_from([None, 7, 900]),
+    streaks=st.builds(Streaks, failures=st.integers(0, 2), losses=st.integers(0, 2)),
+    ledger=entries.map(tuple),
+)
+open_calls = st.lists(
+    st.builds(a_call, call_ids, st.sampled_from(list(Effect)), st.sampled_from(list(Placement))),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda call: call.call_id,
+)
+
+
+def _held(run: Run, turn_off: int, fence_off: int) -> Held:
+    return Held(run_id=run.run_id, turn=run.turn + turn_off, fence=run.fence + fence_off)
+
+
+async def _held_call(world: World, run: Run, call: str, attempt_off: int) -> HeldCall:
+    states = await world.store.open_call_states(run.run_id)
+    attempt = next((state.attempt for state in states if state.call.call_id == call), 0)
+    return HeldCall(run_id=run.run_id, turn=run.turn, call_id=CallId(call), attempt=attempt + attempt_off)
+
+
+def _begin(turn_off: int, nonce: str) -> Act:
+    return lambda world, run: world.store.begin(run.run_id, run.turn + turn_off, a_claim(nonce=nonce))
+
+
+def _open_calls(turn_off: int, fence_off: int, write: TurnWrite, calls: Sequence[OpenCall]) -> Act:
+    asked = replace(write, append=(asking(*(call.call_id for call in calls)),))
+    return lambda world, run: world.store.open_calls(_held(run, turn_off, fence_off), asked, calls)
+
+
+def _go_on(turn_off: int, fence_off: int, write: TurnWrite, advance: bool) -> Act:
+    return lambda world, run: world.store.go_on(_held(run, turn_off, fence_off), write, advance=advance)
+
+
+def _hold(turn_off: int, fence_off: int, write: TurnWrite, wait: float) -> Act:
+    return lambda world, run: world.store.hold(_held(run, turn_off, fence_off), write, seconds=wait, reason="busy")
+
+
+def _recover(turn_off: int, fence_off: int, write: TurnWrite) -> Act:
+    return lambda world, run: world.store.recover(_held(run, turn_off, fence_off), write)
+
+
+def _finish(turn_off: int, fence_off: int, write: TurnWrite, end: str) -> Act:
+    outcome = {state.value: outcome for state, outcome in ENDS.items()}[end]
+    return lambda world, run: world.store.finish(_held(run, turn_off, fence_off), write, outcome)
+
+
+def _begin_call(call: str, nonce: str) -> Act:
+    return lambda world, run: world.store.begin_call(run.run_id, run.turn, CallId(call), a_claim("w2", nonce=nonce))
+
+
+def _finish_call(call: str, attempt_off: int) -> Act:
+    async def act(world: World, run: Run) -> object:
+        held = await _held_call(world, run, call, attempt_off)
+        return await world.store.finish_call(held, a_result(call, whole="all"))
+
+    return act
+
+
+def _recover_call(call: str, attempt_off: int) -> Act:
+    async def act(world: World, run: Run) -> object:
+        return await world.store.recover_call(await _held_call(world, run, call, attempt_off))
+
+    return act
+
+
+def _join(turn_off: int, fence_off: int) -> Act:
+    async def act(world: World, run: Run) -> object:
+        results = await world.store.results(run.run_id, run.turn)
+        calls = [] if results else await world.store.open_call_states(run.run_id)
+        inline = [a_result(call.call.call_id) for call in calls if call.call.placement is Placement.INLINE]
+        return results, await world.store.join(_held(run, turn_off, fence_off), user_text("results"), inline)
+
+    return act
+
+
+def _cancel() -> Act:
+    return lambda world, run: world.store.cancel(run.run_id)
+
+
+def _look_again(turn_off: int, fence_off: int, wait: float, sent: bool) -> Act:
+    return lambda world, run: world.store.look_again(_held(run, turn_off, fence_off), seconds=wait, sent=sent)
+
+
+def _let_pass(wait: float) -> Act:
+    return lambda world, run: world.let_pass(wait)
+
+
+def _moves(name: str, act: st.SearchStrategy[Act]) -> st.SearchStrategy[Move]:
+    return st.builds(Move, name=st.just(name), row=rows, act=act)
+
+
+MOVES = st.one_of(
+    _moves("begin", st.builds(_begin, off, nonces)),
+    _moves("open_calls", st.builds(_open_calls, off, off, writes, open_calls)),
+    _moves("open_calls", st.builds(_open_calls, off, off, writes, open_calls)),
+    _moves("go_on", st.builds(_go_on, off, off, writes, st.booleans())),
+    _moves("hold", st.builds(_hold, off, off, writes, seconds)),
+    _moves("recover", st.builds(_recover, off, off, writes)),
+    _moves("finish", st.builds(_finish, off, off, writes, st.sampled_from([state.value for state in ENDS]))),
+    _moves("begin_call", st.builds(_begin_call, call_ids, nonces)),
+    _moves("begin_call", st.builds(_begin_call, call_ids, nonces)),
+    _moves("finish_call", st.builds(_finish_call, call_ids, off)),
+    _moves("finish_call", st.builds(_finish_call, call_ids, off)),
+    _moves("recover_call", st.builds(_recover_call, call_ids, off)),
+    _moves("join", st.builds(_join, off, off)),
+    _moves("cancel", st.builds(_cancel)),
+    _moves("look_again", st.builds(_look_again, off, off, seconds, st.booleans())),
+    _moves("let_pass", st.builds(_let_pass, seconds)),
+)
+
+
+async def _answer(world: World, move: Move) -> object:
+    record = await world.store.run(ROWS[move.row].run_id)
+    assert record is not None
+    try:
+        return await move.act(world, record.run)
+    except IllegalTransition as refusal:
+        return str(refusal)
+
+
+async def _view(world: World) -> object:
+    store, run_ids = world.store, [RunId(row.run_id) for row in ROWS]
+    return (
+        await store.runs(run_ids),
+        await store.examine(run_ids),
+        [await store.transcript(run_id) for run_id in run_ids],
+        [await store.ledger(run_id) for run_id in run_ids],
+        [await store.whole_result(run_id, CallId(call)) for run_id in run_ids for call in CALLS],
+        await store.cancel_requested(run_ids),
+        await store.counts(batch_tag(BATCH.name)),
+        await store.due(limit=10),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(script=st.lists(MOVES, min_size=5, max_size=40))
+async def test_both_stores_answer_alike_and_stand_alike(valkey_url: str, script: list[Move]) -> None:
+    memory = memory_world()
+    async with redis_world(Redis.from_url(valkey_url)) as redis:
+        for world in (memory, redis):
+            await world.store.submit(await world.store.open_batch(BATCH), ROWS)
+        for move in script:
+            assert await _answer(memory, move) == await _answer(redis, move), move
+            assert await _view(memory) == await _view(redis), move
