@@ -118,4 +118,4 @@ rules:
         Playbook.parse(text, name="p.yaml")
     assert "rule 1 (first): when.trun: unknown field; did you mean `turn`?" in str(caught.value)
     assert "rule 1 (first): when.last: not a regular expression" in str(caught.value)
-    assert "rule 2: the answer uses {who}, which no group of `when` fills" in str(caught.value)
+    assert "rule 2: the answer uses {who}, which no group before it fills" in str(caught.value)

@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until told to stop; prints one line of JSON with the URL once requests are answered."""
     options = _parser().parse_args(arguments)
     try:
-        playbook = Playbook.load(options.playbook, delay_s=options.delay_s)
+        playbook = Playbook.load(options.playbook)
     except (OSError, PlaybookError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--playbook", required=True, help="YAML file with the rules to answer by")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
     parser.add_argument("--journal", help="file to which one JSON line a request is appended")
-    parser.add_argument("--delay-s", type=float, help="seconds before an answer whose rule names none")
+    parser.add_argument("--delay-s", type=float, help="seconds before every answer, in place of the playbook's")
     return parser
 
 

@@ -7,7 +7,7 @@ The first rule whose `when` matches gives the answer. Named groups of its regula
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +36,28 @@ class Playbook:
         return [part.injection() for part in self.faults]
 
     @classmethod
-    def load(cls, path: str | Path, delay_s: float | None = None) -> Playbook:
-        """Read a playbook file; `delay_s` replaces the delay the file gives answers that name none."""
-        return cls.parse(Path(path).read_text(encoding="utf-8"), name=str(path), delay_s=delay_s)
+    def load(cls, path: str | Path) -> Playbook:
+        """Read a playbook file; raises `PlaybookError` with every mistake found."""
+        return cls.parse(Path(path).read_text(encoding="utf-8"), name=str(path))
 
     @classmethod
-    def parse(cls, text: str, *, name: str = "playbook", delay_s: float | None = None) -> Playbook:
-        """Read a playbook from its YAML; raises `PlaybookError` with every mistake found."""
+    def parse(cls, text: str, *, name: str = "playbook") -> Playbook:
+        """Read a playbook from its YAML, called `name` in errors."""
         written = _load_yaml(text, name)
-        if delay_s is not None:
-            written = {**written, "delay_s": delay_s}
         try:
             file = PlaybookFile.model_validate(written)
         except ValidationError as error:
             raise PlaybookError(f"{name} cannot be used:\n" + "\n".join(mistakes(error, written))) from error
         return cls(file.answer, file.faults)
+
+    def delayed(self, delay_s: float) -> Playbook:
+        """The same playbook with this delay before every answer, in place of its own."""
+
+        def answer(request: Request) -> Answer | None:
+            own = self.answer(request)
+            return None if own is None else replace(own, delay_s=delay_s)
+
+        return Playbook(answer, self.faults)
 
 
 def _load_yaml(text: str, name: str) -> dict[str, Any]:

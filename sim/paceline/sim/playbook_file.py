@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -13,20 +14,39 @@ from paceline.sim.call import Call
 from paceline.sim.faults import Fault, Injection, Stage
 from paceline.sim.request import Request, ToolResult
 
+# A repetition such as {3} or {2,5} begins with a digit.
+_PLACE_IN_REGEX = re.compile(r"(?<!\\)\{([A-Za-z_]\w*)\}")
 _PLACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 Captures = dict[str, str]
 
 
-def _compile(value: object) -> re.Pattern[str]:
+class Expression:
+    """A regular expression. `{name}` in it stands for what an earlier expression of its rule captured."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.places = _PLACE_IN_REGEX.findall(text)
+        filled = _PLACE_IN_REGEX.sub("x", text)
+        self.groups = set(re.compile(filled).groupindex)
+        self._pattern = None if self.places else re.compile(text)
+
+    def captures(self, text: str, known: Captures) -> Captures | None:
+        """The groups of the first place in `text` that fits; None when none does."""
+        pattern = self._pattern or re.compile(_PLACE_IN_REGEX.sub(lambda place: re.escape(known[place[1]]), self.text))
+        match = pattern.search(text)
+        return None if match is None else {name: value or "" for name, value in match.groupdict().items()}
+
+
+def _expression(value: object) -> Expression:
     if not isinstance(value, str):
         raise ValueError("a regular expression is text; put it in quotes")
     try:
-        return re.compile(value)
+        return Expression(value)
     except re.error as error:
         raise ValueError(f"not a regular expression: {error}") from error
 
 
-Regex = Annotated[re.Pattern[str], BeforeValidator(_compile)]
+Regex = Annotated[Expression, BeforeValidator(_expression)]
 
 
 class _Part(BaseModel):
@@ -50,22 +70,24 @@ class ResultPattern(_Part):
     text: Regex | None = None
     is_error: bool | None = None
 
-    def captures(self, results: tuple[ToolResult, ...]) -> Captures | None:
+    def captures(self, results: tuple[ToolResult, ...], known: Captures) -> Captures | None:
         """The groups of the first result that fits; None when none does."""
-        return next((found for result in results if (found := self._in(result)) is not None), None)
+        return next((found for result in results if (found := self._in(result, known)) is not None), None)
 
-    def _in(self, result: ToolResult) -> Captures | None:
+    def _in(self, result: ToolResult, known: Captures) -> Captures | None:
         if self.tool not in (None, result.tool) or self.is_error not in (None, result.is_error):
             return None
-        return _search(self.text, result.text)
+        return self.text.captures(result.text, known) if self.text else {}
 
 
 class When(_Part):
-    """What a request must look like; all that is given must hold."""
+    """What a request must look like; all that is given must hold. `earlier` is looked for in every message, from
+    the last back to the first."""
 
     turn: int | TurnRange | None = None
     model: Regex | None = None
     first_user: Regex | None = None
+    earlier: Regex | None = None
     last: Regex | None = None
     tool_results: tuple[ResultPattern, ...] = ()
 
@@ -80,30 +102,65 @@ class When(_Part):
         """The groups of every expression; None unless everything holds."""
         if not self._turn_holds(request.turn):
             return None
-        captures: Captures = {"turn": str(request.turn)}
-        for found in self._each(request):
+        known: Captures = {"turn": str(request.turn)}
+        for look in self._looks(request):
+            found = look(known)
             if found is None:
                 return None
-            captures |= found
-        return captures
+            known |= found
+        return known
 
     def _turn_holds(self, turn: int) -> bool:
         if isinstance(self.turn, TurnRange):
             return self.turn.holds(turn)
         return self.turn in (None, turn)
 
-    def _each(self, request: Request) -> Iterator[Captures | None]:
-        yield _search(self.model, request.model)
-        yield _search(self.first_user, request.first_user_text) if self.first_user else {}
-        yield _search(self.last, request.last_text) if self.last else {}
+    def _looks(self, request: Request) -> Iterator[Callable[[Captures], Captures | None]]:
+        """What to look for, in the order in which expressions may use each other's groups."""
+        if self.model:
+            yield partial(self.model.captures, request.model)
+        if self.first_user:
+            yield partial(self.first_user.captures, request.first_user_text)
+        if self.earlier:
+            yield partial(_latest, self.earlier, request)
+        if self.last:
+            yield partial(self.last.captures, request.last_text)
         for pattern in self.tool_results:
-            yield pattern.captures(request.tool_results)
+            yield partial(pattern.captures, request.tool_results)
+
+    @property
+    def expressions(self) -> list[Expression]:
+        """In the order in which they may use each other's groups."""
+        results = [pattern.text for pattern in self.tool_results]
+        return [each for each in (self.model, self.first_user, self.earlier, self.last, *results) if each]
 
     @property
     def groups(self) -> set[str]:
         """Names that an answer may use."""
-        patterns = [self.model, self.first_user, self.last, *(result.text for result in self.tool_results)]
-        return {"turn", *(name for pattern in patterns if pattern for name in pattern.groupindex)}
+        return {"turn"}.union(*(each.groups for each in self.expressions))
+
+    @model_validator(mode="after")
+    def _places_are_filled_in_time(self) -> When:
+        known = {"turn"}
+        for each in self.expressions:
+            _check_filled(set(each.places), known, "an expression")
+            known |= each.groups
+        return self
+
+
+def _latest(expression: Expression, request: Request, known: Captures) -> Captures | None:
+    found = (expression.captures(message.text, known) for message in reversed(request.sent))
+    return next((each for each in found if each is not None), None)
+
+
+def _check_filled(places: set[str], known: set[str], where: str) -> None:
+    missing = sorted(places - known)
+    if missing:
+        name = missing[0]
+        raise ValueError(
+            f"{where} uses {{{name}}}, which no group before it fills; add (?P<{name}>...) to an expression of"
+            f" `when`, or write {{{{{name}}}}} for the bare text"
+        )
 
 
 class CallPart(_Part):
@@ -167,7 +224,7 @@ class InjectionPart(_Part):
             seed=self.seed,
             run=self.run,
             model=self.model,
-            match=self.match.pattern if self.match else None,
+            match=self.match.text if self.match else None,
             for_s=self.for_s,
         )
 
@@ -213,12 +270,7 @@ class RulePart(_Part):
 
     @model_validator(mode="after")
     def _every_place_is_filled(self) -> RulePart:
-        missing = sorted(self.answer.places - self.when.groups)
-        if missing:
-            raise ValueError(
-                f"the answer uses {{{missing[0]}}}, which no group of `when` fills; add (?P<{missing[0]}>...)"
-                f" to one of its expressions, or write {{{{{missing[0]}}}}} for the bare text"
-            )
+        _check_filled(self.answer.places, self.when.groups, "the answer")
         return self
 
 
@@ -236,13 +288,6 @@ class PlaybookFile(_Part):
             if captures is not None:
                 return rule.answer.answer(captures, self.delay_s)
         return None
-
-
-def _search(pattern: re.Pattern[str] | None, text: str) -> Captures | None:
-    if pattern is None:
-        return {}
-    match = pattern.search(text)
-    return None if match is None else {name: value or "" for name, value in match.groupdict().items()}
 
 
 def _fill(template: Any, captures: Mapping[str, str]) -> Any:
