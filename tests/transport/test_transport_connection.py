@@ -97,6 +97,41 @@ def test_a_message_of_a_lost_connection_is_rejected_over_another(broker: Broker,
     assert (broker.queued, broker.unacked) == (1, 0)
 
 
+def test_a_message_popped_just_before_the_broker_dies_is_carried_out(broker: Broker, consumer: Consuming) -> None:
+    consumer.turn(timeout_s=0.05)
+    broker.publish("task")
+    wait_until(lambda: broker.queued == 0, "the message on its way to the waiting consumer")
+    broker.kill()
+    (message,) = consumer.receive(1)
+    assert message.delivery_info["routing_key"] == QUEUE
+
+
+def test_a_message_that_waits_in_a_connection_to_be_dropped_is_received(broker: Broker, consumer: Consuming) -> None:
+    consumer.turn(timeout_s=0.05)
+    broker.publish("task")
+    wait_until(lambda: broker.queued == 0, "the message on its way to the waiting consumer")
+    consumer.connection.collect()
+    (message,) = consumer.received
+    message.ack()
+    assert broker.is_settled()
+
+
+def test_a_dropped_connection_leaves_no_socket_and_is_not_opened_again(broker: Broker) -> None:
+    before = connected(broker)
+    with consuming(broker.url, [QUEUE]) as consumer:
+        hub = Hub()
+        consumer.connection.register_with_event_loop(hub)
+        poll_again = list(hub.on_tick)
+        for poll in poll_again:
+            poll()
+        assert len(connected(broker)) > len(before)
+        consumer.connection.collect()
+        for poll in poll_again:
+            poll()
+        hub.close()
+        wait_until(lambda: connected(broker) == before, "every socket of the connection closed")
+
+
 def test_a_message_of_a_closed_connection_is_given_back(broker: Broker) -> None:
     with consuming(broker.url, [QUEUE]) as consumer:
         broker.publish("task")

@@ -2,11 +2,12 @@
 
 kombu's Redis transport takes a lost connection for the end of what it delivered: it puts every unacknowledged
 message back although the tasks still run, and the acknowledgements of those tasks then find no connection
-and stop the worker. The classes here differ from kombu's in three points:
+and stop the worker. The classes here differ from kombu's in four points:
 
 1. a channel whose connection was lost still acknowledges and rejects: both go by delivery tag, over any connection;
 2. unacknowledged messages are given back when the worker closes or exits, never when a connection drops;
-3. the blocking loop looks for the expired messages of dead workers too, as the event loop does.
+3. the blocking loop looks for the expired messages of dead workers too, as the event loop does;
+4. a message that was popped just before the connection was lost is carried out, not dropped.
 
 Use: `Celery(amqp=Amqp)`; brokers other than Redis keep the classes they have. The differences rest on internals of
 kombu 5.7 (`Transport._collect`, `Channel._disconnect_pools`, `QoS._on_collect`): `tests/transport` guards them.
@@ -39,6 +40,15 @@ class QoS(redis.QoS):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._owed: set[str] = set()
+
+    def append(self, message: Any, delivery_tag: str) -> None:
+        """Record a message as delivered; one that cannot be recorded is still carried out."""
+        try:
+            super().append(message, delivery_tag)
+        except self.channel.connection_errors as lost:
+            # It was popped, so no other worker can have it: raising, as kombu does, would lose it.
+            logger.warning("broker away (%s): a message is carried out without a record of it", lost)
+            super(redis.QoS, self).append(message, delivery_tag)
 
     def ack(self, delivery_tag: str) -> None:
         """Acknowledge a message; while the broker is away, remember to.
@@ -101,9 +111,7 @@ class _Outliving:
         try:
             self._take_popped_message()
         finally:
-            self._transport.cycle.discard(self)
             self._disconnect_pools()
-            self._close_clients()
             self._transport.close_channel(self)
             if self._qos is not None:
                 self._qos.forget_if_settled()
@@ -162,7 +170,7 @@ class _Sweeping:
         """Drop a lost connection (kombu and Celery call this, and only then). A close for good goes another way."""
         for channel in {*self.channels, *self._avail_channels}:
             channel.outlive_connection()
-        self.cycle.close()
+        self.cycle.close()  # else the event loop, which keeps the poller, would consume for channels that are gone
 
 
 class Transport(_Sweeping, redis.Transport):  # type: ignore[misc]
