@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import anthropic
 import httpx2
 import pytest
+from support.sim_wire import wait_until
 
 from paceline.sim import FAULTS, Answer, Call, Entry, Fault, Playbook, PlaybookError, Request, Simulator
 
@@ -111,13 +112,6 @@ def test_a_fault_reaches_the_client_as_the_real_one_would(simulator: Simulator, 
     assert (entry.status, entry.billed) == (case.status, case.billed)
     assert entry.delivered is (case in REFUSED)
     assert bool(entry.usage.output_tokens) is case.billed
-
-
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 5
-    while not holds():
-        assert time.monotonic() < end, f"should have happened: {what}"
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("header", ["0", "3600", "Wed, 02 Dec 2026 00:00:00 GMT", None])

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from support.sim_wire import HEADERS, HELLO, assistant, body, call, post, result, text, user
+import pytest
+from support.sim_wire import HEADERS, HELLO, assistant, body, call, post, result, text, user, wait_until
 
-from paceline.sim import Answer, Call, Journal, Simulator, Usage
+from paceline.sim import Answer, Call, Journal, Request, Simulator, Usage
 
 MARK = {"type": "ephemeral"}
 SECRET = "the-secret-word"
@@ -94,23 +97,49 @@ def test_usage_adds_up_over_what_was_billed_and_by_run() -> None:
 
 
 def test_an_answer_that_finds_nobody_is_billed_and_not_delivered() -> None:
-    with Simulator(lambda request: Answer(text="hi", delay_s=0.3)) as simulator:
-        hasty = threading.Thread(target=leave_early, args=(simulator.url,))
-        hasty.start()
-        hasty.join()
-        # A second request outlives the first one's delay.
-        post(simulator.url, body())
-    lost, whole = simulator.journal.entries
-    assert (lost.billed, lost.delivered) == (True, False)
-    assert (whole.billed, whole.delivered) == (True, True)
+    with Simulator(lambda request: Answer(text="hi", delay_s=0.2)) as simulator:
+        with sent(simulator.url):
+            pass
+        wait_until(lambda: len(simulator.journal) == 1, "the entry of the lost answer is written")
+    (entry,) = simulator.journal
+    assert (entry.verdict, entry.billed, entry.delivered) == ("accepted", True, False)
 
 
-def leave_early(url: str) -> None:
+def test_a_request_that_never_arrives_whole_is_no_refusal(caplog: pytest.LogCaptureFixture) -> None:
+    with Simulator(lambda request: Answer(text="hi")) as simulator:
+        with sent(simulator.url, missing=10):
+            pass
+        wait_until(lambda: len(simulator.journal) == 1, "the entry of the broken request is written")
+    (entry,) = simulator.journal
+    assert (entry.verdict, entry.status, entry.billed, entry.delivered) == ("unread", None, False, False)
+    assert simulator.journal.rejected() == []
+    assert caplog.records == []
+
+
+def test_an_answer_cut_off_by_the_end_of_the_simulator_is_billed_and_not_delivered() -> None:
+    asked = threading.Event()
+
+    def answer(request: Request) -> Answer:
+        asked.set()
+        return Answer(text="hi", delay_s=30)
+
+    with ExitStack() as afterwards, Simulator(answer) as simulator:
+        afterwards.enter_context(sent(simulator.url))
+        assert asked.wait(5)
+    (entry,) = simulator.journal
+    assert (entry.verdict, entry.billed, entry.delivered) == ("accepted", True, False)
+
+
+@contextmanager
+def sent(url: str, *, missing: int = 0) -> Iterator[None]:
+    """A connection on which a request was sent, but for its last `missing` bytes; nobody reads the answer."""
     data = json.dumps(body()).encode()
     address = urlsplit(url)
     lines = [f"{name}: {value}" for name, value in {**HEADERS, "host": "x", "content-length": len(data)}.items()]
+    whole = "\r\n".join(["POST /v1/messages HTTP/1.1", *lines, "", ""]).encode() + data
     with socket.create_connection((address.hostname, address.port)) as connection:
-        connection.sendall("\r\n".join(["POST /v1/messages HTTP/1.1", *lines, "", ""]).encode() + data)
+        connection.sendall(whole[: len(whole) - missing])
+        yield
 
 
 def post_anyway(url: str, run: str) -> None:

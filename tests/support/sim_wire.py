@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -69,3 +70,11 @@ def body(*messages: object, **fields: object) -> dict[str, object]:
         **fields,
     }
     return {name: value for name, value in whole.items() if value is not None}
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for another thread; fails with what should have happened."""
+    end = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < end, f"should have happened: {what}"
+        time.sleep(0.005)

@@ -22,6 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, PlaybookError) as error:
         print(error, file=sys.stderr)
         return 2
+    if options.delay_s is not None:
+        playbook = playbook.delayed(options.delay_s)
     asyncio.run(serve(playbook, port=options.port, journal_path=options.journal, ready=_announce, clock=time.time))
     return 0
 

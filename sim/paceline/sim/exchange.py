@@ -21,7 +21,7 @@ class Exchange:
         self.request_id = request_id
         self._journal = journal
         self._clock = clock
-        self._facts: dict[str, Any] = {"verdict": "refused", "status": None}
+        self._facts: dict[str, Any] = {"verdict": "unread", "status": None}
         self.started = clock()
         self._is_written = False
 
@@ -53,7 +53,7 @@ class Exchange:
         self.note(status=status)
         return web.Response(status=status, body=body, headers=self.headers(more) | {"content-type": content_type})
 
-    def end(self, delivered: bool = True) -> None:
+    def end(self, delivered: bool) -> None:
         """Write the entry, unless it is written."""
         if self._is_written:
             return

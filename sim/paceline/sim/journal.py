@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-Verdict = Literal["accepted", "refused", "fault"]
+Verdict = Literal["accepted", "refused", "fault", "unread"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,8 @@ class Usage:
 class Entry:
     """One request.
 
-    `time` is when it came, in Unix seconds. `rule` and `reason` say what was refused, `fault` what was injected.
+    `time` is when it came, in Unix seconds. `verdict` is `unread` when it never arrived whole. `rule` and `reason`
+    say what was refused, `fault` what was injected.
     `message_hashes` ignore cache markers; `prefix_sha256` is of the bytes of system and tools as sent.
     `tool_result_ids` are those sent since the last assistant message, `tool_use_ids` those of the answer, both
     in order. `billed` is true once the model has spoken, `delivered` once the client has the whole answer.

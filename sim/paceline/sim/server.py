@@ -8,6 +8,7 @@ import json
 import signal
 from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -18,7 +19,7 @@ from aiohttp.web_protocol import RequestHandler
 from paceline.sim.answer import Answer, speak
 from paceline.sim.api import MAX_BODY_BYTES, Accepted, Api
 from paceline.sim.cache import Charge, PromptCache
-from paceline.sim.delivery import deliver, reset
+from paceline.sim.delivery import deliver, is_connected, reset
 from paceline.sim.exchange import Exchange
 from paceline.sim.faults import Fault, Injector, Stage
 from paceline.sim.journal import Journal, Usage
@@ -31,6 +32,8 @@ from paceline.sim.wire import message_of
 
 Clock = Callable[[], float]
 HOST = "127.0.0.1"
+# How long a request may go on when the server stops. Zero would be for ever.
+CANCEL_AFTER_SECONDS = 0.01
 MESSAGES = "/v1/messages"
 COUNT_TOKENS = "/v1/messages/count_tokens"
 
@@ -55,6 +58,7 @@ class MessagesServer:
         self._api = Api(keys)
         self._cache = PromptCache()
         self._limiter = RateLimiter(limits, clock) if limits is not None else None
+        self._at_work: set[asyncio.Task[Any] | None] = set()
         self._count = 0
         self._started = int(clock() * 1000)
 
@@ -65,15 +69,28 @@ class MessagesServer:
         self._count += 1
         request_id = f"req_011{self._started:011x}{self._count:08x}"
         exchange = Exchange(http, request_id, self._journal, self._clock)
+        task = asyncio.current_task()
+        self._at_work.add(task)
         try:
-            return await self._answer(exchange)
+            response = await self._answer(exchange)
+            exchange.end(delivered=is_connected(http))
+        except ConnectionError:
+            # The client went away while it sent.
+            response = web.Response()
         finally:
-            exchange.end()
+            exchange.end(delivered=False)
+            self._at_work.discard(task)
+        return response
+
+    async def wait_idle(self) -> None:
+        """Wait until every request has its end, written in the journal; they must have been answered or cancelled."""
+        if self._at_work:
+            await asyncio.wait([task for task in self._at_work if task is not None])
 
     async def _answer(self, exchange: Exchange) -> web.StreamResponse:
         http = exchange.http
         if http.method != "POST" or http.path not in (MESSAGES, COUNT_TOKENS):
-            exchange.note(reason="no such path")
+            exchange.note(verdict="refused", reason="no such path")
             return exchange.reply(404, error_body("not_found_error", "Not found", exchange.request_id))
         unread = self._injector.strike(None)
         if unread is not None:
@@ -97,7 +114,7 @@ class MessagesServer:
 
     def _refuse(self, exchange: Exchange, refusal: Refusal, headers: dict[str, str] | None = None) -> web.Response:
         rule = refusal.rule
-        exchange.note(rule=rule.number, reason=refusal.text)
+        exchange.note(verdict="refused", rule=rule.number, reason=refusal.text)
         return exchange.reply(rule.status, refusal_body(refusal, exchange.request_id), headers)
 
     async def _take(self, exchange: Exchange, accepted: Accepted) -> web.StreamResponse:
@@ -131,7 +148,7 @@ class MessagesServer:
                 answer = misspoken(fault, answer, request)
         except Exception as error:
             # A mistake in a user's function must reach the user, not end as a bare 500.
-            exchange.note(reason=f"the playbook raised {type(error).__name__}")
+            exchange.note(verdict="refused", reason=f"the playbook raised {type(error).__name__}")
             text = f"paceline.sim: the playbook raised {error!r}; mend the function or the fault that it names"
             return self._fail(exchange, ErrorReply(status=500, error_type="api_error", text=text), headers)
         exchange.note_answer(fault)
@@ -205,7 +222,7 @@ class Door:
         """Listen; a port of 0 becomes the free one that was found, and stays it."""
         # The low-level server: no router and no middleware stand in the way of a benchmark.
         web_server = web.Server(self._server.handle, request_factory=_request_factory())
-        runner = web.ServerRunner(web_server, shutdown_timeout=0, access_log=None)
+        runner = web.ServerRunner(web_server, shutdown_timeout=CANCEL_AFTER_SECONDS, access_log=None)
         await runner.setup()
         self._runner = runner
         await web.TCPSite(runner, HOST, self._port, reuse_address=True).start()
@@ -215,6 +232,7 @@ class Door:
         """Stop listening and drop every connection."""
         if self._runner is not None:
             await self._runner.cleanup()
+            await self._server.wait_idle()
             self._runner = None
 
 
