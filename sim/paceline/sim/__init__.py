@@ -8,7 +8,7 @@ from paceline.sim.limits import Limits
 from paceline.sim.playbook import Playbook
 from paceline.sim.playbook_mistakes import PlaybookError
 from paceline.sim.request import Request, ToolResult
-from paceline.sim.server import serve
+from paceline.sim.serving import serve
 from paceline.sim.simulator import Simulator
 
 __all__ = [

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from paceline.sim.playbook import Playbook
 from paceline.sim.playbook_mistakes import PlaybookError
-from paceline.sim.server import serve
+from paceline.sim.serving import serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

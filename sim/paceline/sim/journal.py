@@ -77,8 +77,9 @@ class Journal:
 
     @classmethod
     def read(cls, path: str | Path) -> Journal:
-        """The journal in a file, as far as it is written."""
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        """The journal in a file, as far as it is written: a last line that has no end yet is left out."""
+        whole, _, _ = Path(path).read_text(encoding="utf-8").rpartition("\n")
+        lines = whole.splitlines()
         return cls(entries=(_entry(json.loads(line)) for line in lines))
 
     def write(self, entry: Entry) -> None:

@@ -60,6 +60,10 @@ class Limited:
     refusal: Refusal
     retry_after_s: int | None
 
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.retry_after_s is None else {"retry-after": str(self.retry_after_s)}
+
 
 class RateLimiter:
     """The buckets of one organisation."""

@@ -154,6 +154,5 @@ def _chars(block: dict[str, Any], kind: str, text: str) -> int:
         return len(block["name"]) + len(compact(block["input"]))
     if kind == RESULT:
         parts = content_blocks(block.get("content") or [])
-        images = len([part for part in parts if part.get("type") == "image"])
-        return len(text) + images * CHARS_PER_IMAGE
+        return sum(_chars(part, part["type"], _text(part)) for part in parts)
     return len(compact(without_markers(block)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,30 +11,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from paceline.sim.answer import Answer
 from paceline.sim.call import Call
+from paceline.sim.expressions import Captures, Expression, fill, places
 from paceline.sim.faults import Fault, Injection, Stage
 from paceline.sim.request import Request, ToolResult
-
-# A repetition such as {3} or {2,5} begins with a digit.
-_PLACE_IN_REGEX = re.compile(r"(?<!\\)\{([A-Za-z_]\w*)\}")
-_PLACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
-Captures = dict[str, str]
-
-
-class Expression:
-    """A regular expression. `{name}` in it stands for what an earlier expression of its rule captured."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.places = _PLACE_IN_REGEX.findall(text)
-        filled = _PLACE_IN_REGEX.sub("x", text)
-        self.groups = set(re.compile(filled).groupindex)
-        self._pattern = None if self.places else re.compile(text)
-
-    def captures(self, text: str, known: Captures) -> Captures | None:
-        """The groups of the first place in `text` that fits; None when none does."""
-        pattern = self._pattern or re.compile(_PLACE_IN_REGEX.sub(lambda place: re.escape(known[place[1]]), self.text))
-        match = pattern.search(text)
-        return None if match is None else {name: value or "" for name, value in match.groupdict().items()}
 
 
 def _expression(value: object) -> Expression:
@@ -172,7 +151,7 @@ class CallPart(_Part):
 
     def calls(self, captures: Captures) -> Iterator[Call]:
         for number in range(1, self.times + 1):
-            yield Call(tool=self.tool, input=_fill(self.input, captures | {"i": str(number)}))
+            yield Call(tool=self.tool, input=fill(self.input, captures | {"i": str(number)}))
 
 
 class FaultPart(_Part):
@@ -247,7 +226,7 @@ class AnswerPart(_Part):
 
     def answer(self, captures: Captures, delay_s: float) -> Answer:
         return Answer(
-            text=_fill(self.text, captures),
+            text=fill(self.text, captures),
             calls=tuple(call for part in self.calls for call in part.calls(captures)),
             stop_reason=self.stop_reason,
             delay_s=delay_s if self.delay_s is None else self.delay_s,
@@ -258,7 +237,7 @@ class AnswerPart(_Part):
     @property
     def places(self) -> set[str]:
         """Names in braces that the rule's groups must fill."""
-        return _places(self.text) | (_places([part.input for part in self.calls]) - {"i"})
+        return places(self.text) | (places([part.input for part in self.calls]) - {"i"})
 
 
 class RulePart(_Part):
@@ -288,28 +267,3 @@ class PlaybookFile(_Part):
             if captures is not None:
                 return rule.answer.answer(captures, self.delay_s)
         return None
-
-
-def _fill(template: Any, captures: Mapping[str, str]) -> Any:
-    """`template` with every `{name}` in its texts filled; `{{` and `}}` are bare braces."""
-    match template:
-        case str():
-            return _PLACE.sub(lambda place: captures[place[1]] if place[1] else place[0][0], template)
-        case dict():
-            return {key: _fill(value, captures) for key, value in template.items()}
-        case list():
-            return [_fill(value, captures) for value in template]
-        case _:
-            return template
-
-
-def _places(template: Any) -> set[str]:
-    match template:
-        case str():
-            return {place[1] for place in _PLACE.finditer(template) if place[1]}
-        case dict():
-            return _places(list(template.values()))
-        case list():
-            return set().union(*(_places(value) for value in template))
-        case _:
-            return set()

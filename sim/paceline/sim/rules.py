@@ -2,6 +2,9 @@
 
 A row is: number of the rule, HTTP status, text, where the text was seen, and whether it was seen
 at all. `{at}` is the path of the offending field; other braces are filled by the check that refuses.
+
+Checks are generators of refusals of which only the first is asked for, as the API tells only one: what stands after
+a `yield` may rely on that refusal not having happened.
 """
 
 from __future__ import annotations

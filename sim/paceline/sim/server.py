@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import signal
-from collections.abc import AsyncIterator, Callable, Collection
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_parser import RawRequestMessage
-from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
 
 from paceline.sim.answer import Answer, speak
-from paceline.sim.api import MAX_BODY_BYTES, Accepted, Api
+from paceline.sim.api import Accepted, Api
 from paceline.sim.cache import Charge, PromptCache
 from paceline.sim.delivery import deliver, is_connected, reset
 from paceline.sim.exchange import Exchange
@@ -31,11 +25,23 @@ from paceline.sim.rules import Refusal, Rule, error_body, refusal_body, refuse
 from paceline.sim.wire import message_of
 
 Clock = Callable[[], float]
-HOST = "127.0.0.1"
-# How long a request may go on when the server stops. Zero would be for ever.
-CANCEL_AFTER_SECONDS = 0.01
 MESSAGES = "/v1/messages"
 COUNT_TOKENS = "/v1/messages/count_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """An accepted request on its way to an answer: what its prompt costs, and the rate limit headers to send."""
+
+    exchange: Exchange
+    request: Request
+    charge: Charge
+    headers: Mapping[str, str]
+
+    def fail(self, error: ErrorReply) -> web.Response:
+        """Send an error in place of the answer."""
+        body = error.body(self.exchange.request_id)
+        return self.exchange.reply(error.status, body, {**self.headers, **error.headers}, error.content_type)
 
 
 class MessagesServer:
@@ -112,7 +118,7 @@ class MessagesServer:
         exchange.end(delivered=False)
         return reset(exchange.http)
 
-    def _refuse(self, exchange: Exchange, refusal: Refusal, headers: dict[str, str] | None = None) -> web.Response:
+    def _refuse(self, exchange: Exchange, refusal: Refusal, headers: Mapping[str, str] | None = None) -> web.Response:
         rule = refusal.rule
         exchange.note(verdict="refused", rule=rule.number, reason=refusal.text)
         return exchange.reply(rule.status, refusal_body(refusal, exchange.request_id), headers)
@@ -122,69 +128,52 @@ class MessagesServer:
         _note_request(exchange, accepted)
         charge = self._cache.charge(accepted.prompt, accepted.model, accepted.scope, exchange.started)
         if self._limiter is None:
-            return await self._play(exchange, accepted, charge, {})
+            return await self._play(Turn(exchange, accepted.request, charge, {}))
         uncached = charge.usage.input_tokens + charge.usage.cache_creation_input_tokens
         limited = self._limiter.enter(accepted.model, uncached)
         headers = self._limiter.headers(accepted.model)
         if limited is not None:
-            if limited.retry_after_s is not None:
-                headers["retry-after"] = str(limited.retry_after_s)
-            return self._refuse(exchange, limited.refusal, headers)
+            return self._refuse(exchange, limited.refusal, headers | limited.headers)
         try:
-            return await self._play(exchange, accepted, charge, headers)
+            return await self._play(Turn(exchange, accepted.request, charge, headers))
         finally:
             self._limiter.leave(accepted.model, exchange.usage.output_tokens)
 
-    async def _play(
-        self, exchange: Exchange, accepted: Accepted, charge: Charge, headers: dict[str, str]
-    ) -> web.StreamResponse:
-        request = accepted.request
+    async def _play(self, turn: Turn) -> web.StreamResponse:
+        """Answer as the playbook says, unless a fault is due."""
         try:
-            answer = self._playbook.answer(request)
+            answer = self._playbook.answer(turn.request)
             if answer is None:
-                return self._refuse(exchange, _unplanned(request), headers)
-            fault = self._injector.strike(request) or answer.fault
+                return self._refuse(turn.exchange, _unplanned(turn.request), turn.headers)
+            fault = self._injector.strike(turn.request) or answer.fault
             if fault is not None:
-                answer = misspoken(fault, answer, request)
+                answer = misspoken(fault, answer, turn.request)
         except Exception as error:
             # A mistake in a user's function must reach the user, not end as a bare 500.
-            exchange.note(verdict="refused", reason=f"the playbook raised {type(error).__name__}")
+            turn.exchange.note(verdict="refused", reason=f"the playbook raised {type(error).__name__}")
             text = f"paceline.sim: the playbook raised {error!r}; mend the function or the fault that it names"
-            return self._fail(exchange, ErrorReply(status=500, error_type="api_error", text=text), headers)
-        exchange.note_answer(fault)
+            return turn.fail(ErrorReply(status=500, error_type="api_error", text=text))
+        turn.exchange.note_answer(fault)
         if fault is not None and fault.stage is Stage.REFUSED:
-            return self._fail(exchange, error_of(fault, request), headers)
-        return await self._speak(exchange, accepted, charge, answer, fault, headers)
+            return turn.fail(error_of(fault, turn.request))
+        return await self._speak(turn, answer, fault)
 
-    def _fail(self, exchange: Exchange, error: ErrorReply, headers: dict[str, str]) -> web.Response:
-        return exchange.reply(
-            error.status, error.body(exchange.request_id), headers | dict(error.headers), error.content_type
-        )
-
-    async def _speak(
-        self,
-        exchange: Exchange,
-        accepted: Accepted,
-        charge: Charge,
-        answer: Answer,
-        fault: Fault | None,
-        headers: dict[str, str],
-    ) -> web.StreamResponse:
-        request = accepted.request
+    async def _speak(self, turn: Turn, answer: Answer, fault: Fault | None) -> web.StreamResponse:
+        request = turn.request
         spoken = speak(answer, request.conversation, request.max_tokens)
-        usage = charge.usage + Usage(output_tokens=spoken.output_tokens)
-        self._cache.read(charge)
-        exchange.note(status=200, usage=usage, stop_reason=spoken.stop_reason, tool_use_ids=tuple(spoken.call_ids))
+        usage = turn.charge.usage + Usage(output_tokens=spoken.output_tokens)
+        self._cache.read(turn.charge)
+        turn.exchange.note(status=200, usage=usage, stop_reason=spoken.stop_reason, tool_use_ids=tuple(spoken.call_ids))
         if answer.delay_s:
             await asyncio.sleep(answer.delay_s)
-        self._cache.begin(charge)
+        self._cache.begin(turn.charge)
         return await deliver(
-            exchange.http,
+            turn.exchange.http,
             message_of(spoken, usage, request),
-            exchange.headers(headers),
+            turn.exchange.headers(turn.headers),
             streamed=request.stream,
             fault=fault,
-            ended=exchange.end,
+            ended=turn.exchange.end,
         )
 
 
@@ -204,87 +193,3 @@ def _note_request(exchange: Exchange, accepted: Accepted) -> None:
         prefix_sha256=accepted.prompt.prefix.sha256,
         tool_result_ids=tuple(result.call_id for result in request.tool_results),
     )
-
-
-class Door:
-    """A port of the loopback that can be shut and opened again."""
-
-    def __init__(self, server: MessagesServer, port: int) -> None:
-        self._server = server
-        self._port = port
-        self._runner: web.ServerRunner | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://{HOST}:{self._port}"
-
-    async def open(self) -> None:
-        """Listen; a port of 0 becomes the free one that was found, and stays it."""
-        # The low-level server: no router and no middleware stand in the way of a benchmark.
-        web_server = web.Server(self._server.handle, request_factory=_request_factory())
-        runner = web.ServerRunner(web_server, shutdown_timeout=CANCEL_AFTER_SECONDS, access_log=None)
-        await runner.setup()
-        self._runner = runner
-        await web.TCPSite(runner, HOST, self._port, reuse_address=True).start()
-        self._port = runner.addresses[0][1]
-
-    async def shut(self) -> None:
-        """Stop listening and drop every connection."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            await self._server.wait_idle()
-            self._runner = None
-
-
-def _request_factory() -> Callable[..., web.BaseRequest]:
-    """Requests with room for the largest body that the API takes."""
-    loop = asyncio.get_running_loop()
-
-    def make(
-        message: RawRequestMessage,
-        payload: StreamReader,
-        protocol: RequestHandler,
-        writer: AbstractStreamWriter,
-        task: asyncio.Task[None],
-    ) -> web.BaseRequest:
-        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
-
-    return make
-
-
-@contextlib.asynccontextmanager
-async def listening(server: MessagesServer, port: int) -> AsyncIterator[Door]:
-    """Serve on the loopback until left."""
-    door = Door(server, port)
-    try:
-        await door.open()
-        yield door
-    finally:
-        await door.shut()
-
-
-async def serve(
-    playbook: Playbook,
-    *,
-    clock: Clock,
-    port: int = 0,
-    journal_path: str | Path | None = None,
-    limits: Limits | None = None,
-    ready: Callable[[str], None] = print,
-) -> None:
-    """Serve in the foreground until SIGTERM or SIGINT; `ready` is called with the URL."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    injector = Injector(clock)
-    for injection in playbook.injections():
-        injector.add(injection)
-    journal = Journal(journal_path, keep=False)
-    try:
-        server = MessagesServer(playbook, journal, injector, clock=clock, limits=limits)
-        async with listening(server, port) as door:
-            ready(door.url)
-            await stop.wait()
-    finally:
-        journal.close()

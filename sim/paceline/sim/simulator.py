@@ -16,7 +16,8 @@ from paceline.sim.journal import Journal
 from paceline.sim.limits import Limits
 from paceline.sim.playbook import Playbook
 from paceline.sim.request import Request
-from paceline.sim.server import Clock, MessagesServer, listening
+from paceline.sim.server import Clock, MessagesServer
+from paceline.sim.serving import listening
 
 START_SECONDS = 10.0
 
