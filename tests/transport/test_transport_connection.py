@@ -235,5 +235,20 @@ def test_a_unix_socket_serves_as_a_broker(tmp_path: Path) -> None:
         assert message.channel.client.connection_pool.connection_kwargs["db"] == 3
 
 
-def test_a_url_that_is_no_unix_socket_is_the_brokers_url_already() -> None:
-    assert broker_url("rediss://user:secret@host:6380/1") == "rediss://user:secret@host:6380/1"
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("rediss://user:secret@host:6380/1", "rediss://user:secret@host:6380/1"),
+        ("unix:///run/valkey.sock", "redis+socket:///run/valkey.sock?virtual_host=0"),
+        ("sentinel://a:1,b:2/3?service=main", "sentinel://a:1/3;sentinel://b:2/3"),
+        ("sentinel://:secret@a:1,b:2/3", "sentinel://:secret@a:1/3;sentinel://:secret@b:2/3"),
+    ],
+)
+def test_the_url_of_the_record_is_written_as_kombu_writes_it(given: str, expected: str) -> None:
+    assert broker_url(given) == expected
+
+
+def test_sentinels_are_asked_for_the_primary_that_the_url_names() -> None:
+    assert transport_options(4, "sentinel://a:1/0?service=main")["master_name"] == "main"
+    assert transport_options(4, "sentinel://a:1/0")["master_name"] == "mymaster"
+    assert "master_name" not in transport_options(4, "redis://a:1/0")

@@ -9,6 +9,9 @@ and stop the worker. The classes here differ from kombu's in four points:
 3. the blocking loop looks for the expired messages of dead workers too, as the event loop does;
 4. a message that was popped just before the connection was lost is carried out, not dropped.
 
+One window stays, under prefork only: Celery forgets a message whose child process had not yet confirmed it when the
+connection dropped. It is carried out, but not acknowledged, and comes again after the visibility timeout.
+
 Use: `Celery(amqp=Amqp)`; brokers other than Redis keep the classes they have. The differences rest on internals of
 kombu 5.7 (`Transport._collect`, `Channel._disconnect_pools`, `QoS._on_collect`): `tests/transport` guards them.
 """
@@ -210,16 +213,38 @@ class Amqp(AMQP):  # type: ignore[misc]
 
 
 def broker_url(redis_url: str) -> str:
-    """The same server as kombu names it: `unix://[user:password@]/path?db=N` is its `redis+socket://`."""
+    """The server that `redis_url` names, as kombu writes it.
+
+    `unix://[user:password@]/path?db=N` is `redis+socket://`; `sentinel://[user:password@]host:port,host:port/N?service=name`
+    is a list of one URL each, and its name goes into `transport_options`. Any other URL is unchanged.
+    """
     parts = urlsplit(redis_url)
-    if parts.scheme != "unix":
-        return redis_url
-    database = parse_qs(parts.query).get("db", ["0"])[-1]
-    return f"redis+socket://{parts.netloc}{parts.path}?virtual_host={database}"
+    match parts.scheme:
+        case "unix":
+            return f"redis+socket://{parts.netloc}{parts.path}?virtual_host={_last(parts.query, 'db', '0')}"
+        case "sentinel":
+            user, at, hosts = parts.netloc.rpartition("@")
+            return ";".join(f"sentinel://{user}{at}{host}{parts.path}" for host in hosts.split(","))
+        case _:
+            return redis_url
 
 
-def transport_options(concurrency: int) -> dict[str, Any]:
-    """Settings for `broker_transport_options` of a worker with `concurrency` slots; producers may use the same."""
+def transport_options(concurrency: int, redis_url: str = "") -> dict[str, Any]:
+    """Settings for `broker_transport_options` of a worker with `concurrency` slots; producers may use the same.
+
+    `redis_url` matters if it names sentinels: which primary they are asked for (`service`, default `mymaster`).
+    """
+    parts = urlsplit(redis_url)
+    if parts.scheme == "sentinel":
+        return _common_options(concurrency) | {"master_name": _last(parts.query, "service", "mymaster")}
+    return _common_options(concurrency)
+
+
+def _last(query: str, name: str, default: str) -> str:
+    return parse_qs(query).get(name, [default])[-1]
+
+
+def _common_options(concurrency: int) -> dict[str, Any]:
     return {
         # The second net, under the sweeper of runs: longer than the longest turn and the drain of a shutdown.
         "visibility_timeout": 900,
