@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from support.sim_wire import HELLO, assistant, body, call, post, result, text, user
 
-from paceline.sim import Answer, Call, Playbook, Request, Simulator
+from paceline.sim import Answer, Call, Playbook, PlaybookError, Request, Simulator
 
 
 def ask(playbook: Any, *messages: object, **fields: object) -> dict[str, Any]:
@@ -102,6 +103,30 @@ rules:
     assert ask(playbook, model="claude-haiku-5-5")["content"][0]["text"] == "small"
     inputs = [block["input"] for block in ask(playbook)["content"]]
     assert inputs == [{"nth": number, "list": [number, 5]} for number in "123"]
+
+
+def test_an_expression_may_use_what_an_earlier_one_captured() -> None:
+    playbook = Playbook.parse(r"""
+rules:
+  - when:
+      first_user: "find (?P<what>\\S+)"
+      earlier: "page (?P<page>\\d{1,3}):"
+      last: "(?m)^{what}: (?P<value>.+)$"
+    answer: {text: "page {page} says {value}"}
+  - answer: {text: nothing}
+""")
+    asked = (user(text("find a.b")), assistant(call("a")))
+    later = (user(result("a", "page 17: x")), assistant(call("b")))
+    assert (
+        ask(playbook, *asked, *later, user(result("b", "aXb: no\na.b: yes")))["content"][0]["text"]
+        == "page 17 says yes"
+    )
+    assert ask(playbook, *asked, *later, user(result("b", "aXb: no")))["content"][0]["text"] == "nothing"
+
+
+def test_an_expression_cannot_use_what_a_later_one_captures() -> None:
+    with pytest.raises(PlaybookError, match=r"rule 1: when: an expression uses \{page\}, which no group"):
+        Playbook.parse('rules: [{when: {first_user: "{page}", last: "(?P<page>.)"}, answer: {}}]')
 
 
 def test_a_playbook_function_that_fails_is_told_to_its_author() -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import socket
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-from support.sim_wire import HEADERS, HELLO, assistant, body, call, post, result, text, user, wait_until
+from support.sim_wire import HELLO, assistant, body, call, post, result, sent, text, user, wait_until
 
 from paceline.sim import Answer, Call, Journal, Request, Simulator, Usage
 
@@ -98,7 +94,7 @@ def test_usage_adds_up_over_what_was_billed_and_by_run() -> None:
 
 def test_an_answer_that_finds_nobody_is_billed_and_not_delivered() -> None:
     with Simulator(lambda request: Answer(text="hi", delay_s=0.2)) as simulator:
-        with sent(simulator.url):
+        with sent(simulator.url, body()):
             pass
         wait_until(lambda: len(simulator.journal) == 1, "the entry of the lost answer is written")
     (entry,) = simulator.journal
@@ -107,7 +103,7 @@ def test_an_answer_that_finds_nobody_is_billed_and_not_delivered() -> None:
 
 def test_a_request_that_never_arrives_whole_is_no_refusal(caplog: pytest.LogCaptureFixture) -> None:
     with Simulator(lambda request: Answer(text="hi")) as simulator:
-        with sent(simulator.url, missing=10):
+        with sent(simulator.url, body(), missing=10):
             pass
         wait_until(lambda: len(simulator.journal) == 1, "the entry of the broken request is written")
     (entry,) = simulator.journal
@@ -124,22 +120,10 @@ def test_an_answer_cut_off_by_the_end_of_the_simulator_is_billed_and_not_deliver
         return Answer(text="hi", delay_s=30)
 
     with ExitStack() as afterwards, Simulator(answer) as simulator:
-        afterwards.enter_context(sent(simulator.url))
+        afterwards.enter_context(sent(simulator.url, body()))
         assert asked.wait(5)
     (entry,) = simulator.journal
     assert (entry.verdict, entry.billed, entry.delivered) == ("accepted", True, False)
-
-
-@contextmanager
-def sent(url: str, *, missing: int = 0) -> Iterator[None]:
-    """A connection on which a request was sent, but for its last `missing` bytes; nobody reads the answer."""
-    data = json.dumps(body()).encode()
-    address = urlsplit(url)
-    lines = [f"{name}: {value}" for name, value in {**HEADERS, "host": "x", "content-length": len(data)}.items()]
-    whole = "\r\n".join(["POST /v1/messages HTTP/1.1", *lines, "", ""]).encode() + data
-    with socket.create_connection((address.hostname, address.port)) as connection:
-        connection.sendall(whole[: len(whole) - missing])
-        yield
 
 
 def post_anyway(url: str, run: str) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from support.sim_wire import Reply, body, post, text, user
+from support.sim_wire import Reply, body, post, sent, text, user, wait_until
 
 from paceline.sim import Answer, Limits, Simulator
 
@@ -81,16 +80,15 @@ def test_headers_tell_what_is_left_rounded_to_thousands_and_the_tightest_of_all(
 
 
 def test_too_many_requests_at_once_are_refused_without_a_time() -> None:
-    with (
-        Simulator(lambda request: Answer(delay_s=0.4), limits=Limits(concurrent_requests=2)) as simulator,
-        ThreadPoolExecutor(3) as pool,
-    ):
-        replies = list(pool.map(lambda _: post(simulator.url, body()), range(3)))
-        refused = [reply for reply in replies if reply.status == 429]
-        assert len(refused) == 1
-        assert refused[0].text.startswith("Number of concurrent connections has exceeded your rate limit.")
-        assert "retry-after" not in refused[0].headers
-        assert post(simulator.url, body()).status == 200
+    held = body(metadata={"user_id": "held"})
+    with Simulator(lambda request: Answer(text="hi"), limits=Limits(concurrent_requests=2)) as simulator:
+        simulator.inject("never_answers", times=2, run="held")
+        with sent(simulator.url, held), sent(simulator.url, held):
+            wait_until(lambda: post(simulator.url, body()).status == 429, "both places are taken")
+            refused = post(simulator.url, body())
+        wait_until(lambda: post(simulator.url, body()).status == 200, "both places are free again")
+    assert refused.text.startswith("Number of concurrent connections has exceeded your rate limit.")
+    assert "retry-after" not in refused.headers
 
 
 def test_without_limits_no_header_speaks_of_any() -> None:

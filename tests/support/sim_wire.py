@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -78,3 +80,15 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
     while not holds():
         assert time.monotonic() < end, f"should have happened: {what}"
         time.sleep(0.005)
+
+
+@contextmanager
+def sent(url: str, sends: object, *, missing: int = 0) -> Iterator[None]:
+    """A connection on which a request was sent, but for its last `missing` bytes; nobody reads the answer."""
+    data = json.dumps(sends).encode()
+    address = urlsplit(url)
+    lines = [f"{name}: {value}" for name, value in {**HEADERS, "host": "x", "content-length": len(data)}.items()]
+    whole = "\r\n".join(["POST /v1/messages HTTP/1.1", *lines, "", ""]).encode() + data
+    with socket.create_connection((address.hostname, address.port)) as connection:
+        connection.sendall(whole[: len(whole) - missing])
+        yield

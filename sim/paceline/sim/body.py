@@ -42,7 +42,7 @@ class MessageShelf:
 
     def __init__(self, max_chars: int = 32_000_000) -> None:
         self._max_chars = max_chars
-        self._chars = 0
+        self.chars = 0
         self._messages: OrderedDict[str, Message] = OrderedDict()
         self._start = read_message("null", None)
 
@@ -66,11 +66,11 @@ class MessageShelf:
             self._messages.move_to_end(message.raw)
             return
         self._messages[message.raw] = message
-        self._chars += len(message.raw)
-        while self._chars > self._max_chars and len(self._messages) > 1:
+        self.chars += len(message.raw)
+        while self.chars > self._max_chars and len(self._messages) > 1:
             _, oldest = self._messages.popitem(last=False)
             oldest.successor = None
-            self._chars -= len(oldest.raw)
+            self.chars -= len(oldest.raw)
 
 
 def read_body(data: bytes, shelf: MessageShelf) -> Body | Refusal:

@@ -108,6 +108,6 @@ def _choice_refusals(fields: Mapping[str, Any], model: Model) -> Iterator[Refusa
         yield refuse(Rule.CHOICE_NOT_SUPPORTED)
     if (fields.get("thinking") or {}).get("type") == "enabled":
         yield refuse(Rule.CHOICE_WITH_THINKING)
-    names = {tool.get("name") for tool in fields.get("tools") or ()}
+    names = [tool.get("name") for tool in fields.get("tools") or ()]
     if choice["type"] == "tool" and choice.get("name") not in names:
         yield refuse(Rule.CHOSEN_TOOL_UNKNOWN, tool=choice.get("name"))

@@ -105,7 +105,7 @@ def read_block(block: dict[str, Any], level: object) -> Block:
         chars=_chars(block, kind, text),
         id=block.get("tool_use_id") or block.get("id") or "",
         name=block.get("name", ""),
-        ttl=marker.get("ttl", "5m") if isinstance(marker, dict) else None,
+        ttl=(marker.get("ttl") or "5m") if isinstance(marker, dict) else None,
         text=text,
         is_error=block.get("is_error") is True,
     )

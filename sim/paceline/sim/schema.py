@@ -162,7 +162,7 @@ def marker_refusals(block: Mapping[str, Any], at: str) -> Iterator[Refusal]:
     yield from MARKER.refusals(marker, path)
     if marker.get("type") != "ephemeral":
         yield refuse(Rule.WRONG_TYPE, f"{path}.type", expected="'ephemeral'")
-    if marker.get("ttl", "5m") not in ("5m", "1h"):
+    if (marker.get("ttl") or "5m") not in ("5m", "1h"):
         yield refuse(Rule.WRONG_TYPE, f"{path}.ttl", expected="'5m' or '1h'")
 
 

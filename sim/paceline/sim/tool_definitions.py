@@ -57,7 +57,7 @@ def tool_refusals(tools: Sequence[object] | None) -> Iterator[Refusal]:
     for index, tool in enumerate(tools or ()):
         yield from _one(tool, f"tools.{index}")
         names.append(tool.get("name") if isinstance(tool, dict) else None)
-    named = [name for name in names if name is not None]
+    named = [name for name in names if isinstance(name, str)]
     if len(set(named)) != len(named):
         yield refuse(Rule.TOOL_NAME_TWICE)
     if tools and all(isinstance(tool, dict) and tool.get("defer_loading") for tool in tools):
