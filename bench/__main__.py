@@ -1,0 +1,55 @@
+"""`python -m bench`: measure, and print ratios."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+
+from .figures import Round, figures
+from .report import as_json, as_table, machine
+from .stage import Stage, set_stage
+from .variants import Variant, measure
+from .work import Work
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that no process is left behind
+    short = Work(runs=options.runs, turns=10, calls=options.calls)
+    long = Work(runs=options.at_once, turns=1000 if options.long else 100, calls=options.calls)
+    with set_stage(latency_seconds=options.latency, concurrency=options.at_once) as stage:
+        _round(stage, Work(runs=options.at_once, turns=3, calls=options.calls), options.at_once)  # imports, connections
+        rounds = [_round(stage, short, options.at_once) for _ in range(options.rounds)]
+        found = figures(rounds, _round(stage, long, options.at_once))
+    if options.json:
+        print(as_json(found))
+    else:
+        print(f"{short.runs} runs of {short.turns} turns, {short.calls} calls a turn; {machine()}\n")
+        print(as_table(found))
+
+
+def _round(stage: Stage, work: Work, at_once: int) -> Round:
+    """Every variant once, close together in time: a ratio is of two that met the same machine."""
+    costs = {}
+    for variant in Variant:
+        cost = costs[variant] = measure(stage, variant, work, at_once=at_once)
+        print(f"{variant} {work.runs} x {work.turns}: {cost.cpu_ms_per_turn:.2f} ms a turn", file=sys.stderr)
+    return costs
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="What a turn costs, beside the bare client.")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--long", action="store_true", help="long runs of 1000 turns in place of 100; takes minutes")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds; each has every variant (3)")
+    parser.add_argument("--runs", type=int, default=60, help="runs of 10 turns in a round (60)")
+    parser.add_argument("--calls", type=int, default=3, help="tool calls a turn (3)")
+    parser.add_argument("--at-once", type=int, default=16, help="runs in flight, and slots of the worker (16)")
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds until the model answers (0)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
