@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from .errors import InvalidTranscript
 from .ids import CallId
@@ -52,7 +52,15 @@ def read_answer(body: bytes) -> Answer:
     """The answer in the body of a 200. Raises BrokenAnswer for anything that must not be used or sent back."""
     text = _decoded(body)
     message = _message(text)
-    raw = raw_member(text, "content")
+    try:
+        return _read(message, raw_member(text, "content"))
+    except InvalidTranscript as problem:
+        raise BrokenAnswer(f"the answer could not be sent back: {problem}") from None
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise BrokenAnswer(f"the answer is not built as the API builds one ({type(problem).__name__})") from None
+
+
+def _read(message: Mapping[str, Any], raw: str) -> Answer:
     content = message["content"]
     fragment = _fragment(raw, content)
     usage = message["usage"]
@@ -73,18 +81,20 @@ def read_answer(body: bytes) -> Answer:
 def raw_member(text: str, name: str) -> str:
     """The JSON text of one member of the object that `text` is, exactly as it stands there.
 
-    KeyError if there is none.
+    Of two members of one name it is the last, as for `json.loads`. KeyError if there is none.
     """
+    found = None
     at = _skip(text, text.index("{") + 1)
     while text[at] != "}":
         key, at = _decoder.raw_decode(text, at)
         start = _skip(text, _skip(text, at) + 1)
         _, end = _decoder.raw_decode(text, start)
-        if key == name:
-            return text[start:end]
+        found = text[start:end] if key == name else found
         at = _skip(text, end)
         at = _skip(text, at + 1) if text[at] == "," else at
-    raise KeyError(name)
+    if found is None:
+        raise KeyError(name)
+    return found
 
 
 def _skip(text: str, at: int) -> int:
@@ -102,8 +112,8 @@ def _decoded(body: bytes) -> str:
 
 def _message(text: str) -> Mapping[str, Any]:
     try:
-        message = json.loads(text)
-    except ValueError:
+        message = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
         raise BrokenAnswer("the answer is not JSON") from None
     if not isinstance(message, dict) or message.get("type") != "message":
         raise BrokenAnswer("the answer is not a message")
@@ -114,15 +124,16 @@ def _message(text: str) -> Mapping[str, Any]:
     return message
 
 
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is Python's, not JSON's")
+
+
 def _fragment(raw: str, content: list[Any]) -> Fragment | None:
     if not content or _says_nothing(content):
         return None
-    try:
-        _check_unicode(raw, content)
-        fragment = assistant_content(raw.encode())
-        check_next(_ANY_USER, fragment)
-    except (InvalidTranscript, KeyError, TypeError, AttributeError) as problem:
-        raise BrokenAnswer(f"the answer could not be sent back: {problem}") from None
+    _check_unicode(raw, content)
+    fragment = assistant_content(raw.encode())
+    check_next(_ANY_USER, fragment)
     return fragment
 
 

@@ -32,6 +32,8 @@ _CHARS_PER_TOKEN = 3
 """On the low side for today's tokenizers (facts 8), so that an estimate of tokens errs upwards."""
 _BACKOFF_FIRST_SECONDS = 0.5
 _BACKOFF_CAP_SECONDS = 60.0
+_BACKOFF_DOUBLINGS = 16
+"""More than the cap allows: a storm of a day must not become a number that floats cannot hold."""
 _JITTER = 0.25
 
 _AFTER_CUT = user_text(GO_ON_AFTER_CUT)
@@ -265,8 +267,9 @@ def _retry(agent: Agent, run: Run, failure: ModelCallFailed) -> Hold | Finish:
 def _wait_seconds(failure: ModelCallFailed, times: int) -> float:
     if failure.retry_after_seconds is not None:
         return failure.retry_after_seconds
-    backoff = min(_BACKOFF_FIRST_SECONDS * 2 ** (times - 1), _BACKOFF_CAP_SECONDS)
-    return float(backoff * (1 - _JITTER * failure.chance))
+    doublings = min(times - 1, _BACKOFF_DOUBLINGS)
+    backoff = min(_BACKOFF_FIRST_SECONDS * 2.0**doublings, _BACKOFF_CAP_SECONDS)
+    return backoff * (1 - _JITTER * failure.chance)
 
 
 def _after_loss(run: Run, loss: WorkerLost) -> GoOn | Finish:
@@ -278,10 +281,15 @@ def _after_loss(run: Run, loss: WorkerLost) -> GoOn | Finish:
 
 
 def said_so_far(fragments: Sequence[Fragment]) -> str:
-    """The text that the next answer goes on from: what stands before each "go on" at the end of the transcript."""
+    """The text that the next answer goes on from: what stands before each "go on" at the end of the transcript.
+
+    Answers that said nothing in between do not end it.
+    """
     pieces: list[str] = []
     at = len(fragments) - 1
-    while at > 0 and fragments[at] == _AFTER_CUT:
-        pieces.append(text_of(json.loads(fragments[at - 1])))
-        at -= 2
+    while at > 0 and fragments[at] in (_AFTER_CUT, _AFTER_NOTHING):
+        if fragments[at] == _AFTER_CUT:
+            at -= 1
+            pieces.append(text_of(json.loads(fragments[at])))
+        at -= 1
     return "".join(reversed(pieces))

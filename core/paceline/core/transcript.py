@@ -60,9 +60,9 @@ def results_message(calls: Sequence[CallId], blocks: Mapping[CallId, bytes]) -> 
 
 
 def dump(value: object) -> bytes:
-    """Compact JSON bytes. Lone surrogates, which the API refuses, become U+FFFD."""
+    """Compact JSON bytes. Each lone surrogate, which the API refuses, becomes one U+FFFD."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def check_next(previous: Fragment | None, following: Fragment) -> None:

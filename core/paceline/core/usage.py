@@ -54,14 +54,21 @@ def read_usage(wire: Mapping[str, Any]) -> Usage:
         raise ValueError("usage has no input_tokens or output_tokens")
     return Usage(
         input=wire["input_tokens"],
-        cache_read=wire.get("cache_read_input_tokens") or 0,
-        cache_write=wire.get("cache_creation_input_tokens") or 0,
+        cache_read=_count(wire, "cache_read_input_tokens"),
+        cache_write=_count(wire, "cache_creation_input_tokens"),
         output=wire["output_tokens"],
     )
 
 
+def _count(wire: Mapping[str, Any], name: str) -> int:
+    count = wire.get(name) or 0
+    if not isinstance(count, int):
+        raise ValueError(f"usage has no number as {name}")
+    return count
+
+
 def cost_nanousd(wire: Mapping[str, Any], model: str) -> int | None:
-    """What a call cost, from its answer's `usage`; None where the model's price is unknown (never 0).
+    """What a call cost, from its answer's `usage`; None where that cannot be known (never 0).
 
     Sums `iterations` where there are any (each may name its model), halves the batch tier, and adds what
     `inference_geo` and web searches add (Anthropic's pricing page).
@@ -115,17 +122,17 @@ def _priced(
     output: int,
     context: tuple[tuple[str, str], ...],
 ) -> Decimal | None:
-    usage = PricedUsage(
-        input_tokens=inclusive_input,
-        cache_read_tokens=reads,
-        cache_write_tokens=writes_5m + writes_1h,
-        cache_write_5m_tokens=writes_5m,
-        cache_write_1h_tokens=writes_1h,
-        output_tokens=output,
-    )
     try:
+        usage = PricedUsage(
+            input_tokens=inclusive_input,
+            cache_read_tokens=reads,
+            cache_write_tokens=writes_5m + writes_1h,
+            cache_write_5m_tokens=writes_5m,
+            cache_write_1h_tokens=writes_1h,
+            output_tokens=output,
+        )
         return calc_price(usage, model, provider_id="anthropic", price_context=dict(context) or None).total_price
-    except LookupError:
+    except (LookupError, ValueError):  # an unknown model, or counts that contradict each other
         return None
 
 
