@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import typer
 
@@ -14,16 +13,21 @@ def print_json(data: object) -> None:
     typer.echo(json.dumps(data, ensure_ascii=False))
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table of plain text, its first column to the left; numbers to the right."""
-    from rich.console import Console
-    from rich.table import Table
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table of plain text: names to the left, numbers to the right, and nothing ever cut or folded."""
+    for line in table_lines(header, rows):
+        typer.echo(line)
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+
+def table_lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """The lines of the table."""
     cells = [[str(cell) for cell in row] for row in rows]
-    for column, name in enumerate(header):
-        is_number = column > 0 and all(row[column][:1] in "0123456789$-" for row in cells)
-        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
-    for row in cells:
-        table.add_row(*row)
-    Console(highlight=False, markup=False, soft_wrap=False).print(table)
+    columns = list(zip(header, *cells, strict=True))
+    aligned = [_aligned(column) for column in columns]
+    return ["   ".join(line).rstrip() for line in zip(*aligned, strict=True)]
+
+
+def _aligned(column: Sequence[str]) -> list[str]:
+    width = max(len(cell) for cell in column)
+    is_number = len(column) > 1 and all(cell[:1] in tuple("0123456789$") for cell in column[1:])
+    return [cell.rjust(width) if is_number else cell.ljust(width) for cell in column]
