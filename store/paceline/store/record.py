@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from redis.asyncio import Redis
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from paceline.core.endings import Outcome
-from paceline.core.errors import InfrastructureError
+from paceline.core.errors import Bug, InfrastructureError
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
 from paceline.core.ledger import Entry
 from paceline.core.ledger import decode as decode_entry
@@ -400,5 +400,9 @@ def _border() -> Iterator[None]:
     """Where redis-py's errors become ours."""
     try:
         yield
+    except ResponseError as error:
+        if "script: " in str(error):  # a script of ours ran into a fault: no server is to blame, and no retry will help
+            raise Bug(f"a script of the record failed: {error}") from error
+        raise InfrastructureError(f"Redis refused a command of the record: {error}") from error
     except RedisError as error:
         raise InfrastructureError(f"the record in Redis could not be reached or written: {error}") from error

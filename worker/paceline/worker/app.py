@@ -52,6 +52,7 @@ def _configuration(settings: Settings) -> dict[str, Any]:
         "worker_pool": "threads",
         "worker_concurrency": settings.concurrency,
         "worker_prefetch_multiplier": 1,  # a message held by a busy worker is invisible to idle ones
+        "worker_disable_prefetch": True,  # after a lost connection a full worker would take as many again
         "worker_cancel_long_running_tasks_on_connection_loss": False,  # it would cut paid model calls
         "worker_enable_remote_control": False,  # control is in the record; saves connections and pub/sub
         "worker_send_task_events": False,
@@ -68,7 +69,7 @@ def _transport_options(settings: Settings) -> dict[str, Any]:
     redis_schemes = ("redis", "rediss", "unix", "sentinel")
     if settings.broker.split(":", 1)[0] not in redis_schemes:
         return {}
-    return transport_options(settings.concurrency) | {"global_keyprefix": f"{settings.prefix}:broker:"}
+    return transport_options(settings.concurrency, settings.broker) | {"global_keyprefix": f"{settings.prefix}:broker:"}
 
 
 def _add_tasks(app: Celery, process: WorkerProcess, dispatcher: Dispatcher) -> None:
