@@ -401,7 +401,9 @@ def _border() -> Iterator[None]:
     try:
         yield
     except ResponseError as error:
-        if "script: " in str(error):  # a script of ours ran into a fault: no server is to blame, and no retry will help
+        if type(error) is ResponseError and "script: " in str(
+            error
+        ):  # a script of ours ran into a fault: no server is to blame, and no retry will help
             raise Bug(f"a script of the record failed: {error}") from error
         raise InfrastructureError(f"Redis refused a command of the record: {error}") from error
     except RedisError as error:
