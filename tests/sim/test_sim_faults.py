@@ -199,6 +199,7 @@ def test_the_model_may_ask_for_many_calls_at_once(
     assert [(call.name, call.input) for call in calls] == [("listen", {"to": "it"})] * count
     assert len({call.id for call in calls}) == count
     assert only(simulator).tool_use_ids == tuple(call.id for call in calls)
+    assert only(simulator).delivered
 
 
 @pytest.mark.parametrize(("name", "tools"), [("same_call", ["look", "look"]), ("ping_pong", ["look", "listen"])])
@@ -308,7 +309,7 @@ rules:
     ("text", "says"),
     [
         ("rules: [{answer: {fault: overload}}]", "did you mean 'overloaded'"),
-        ("rules: [{answer: {fault: reset_before_read}}]", "list it under `faults:`"),
+        ("rules: [{answer: {fault: reset_before_read}}]", "list it in `faults:`"),
         ("rules: [{answer: {}}]\nfaults: [{fault: reset_before_read, run: r}]", "cannot be chosen by run"),
     ],
 )

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import json
 import sys
-import time
 from collections.abc import Sequence
 
 from paceline.sim.playbook import Playbook
@@ -24,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if options.delay_s is not None:
         playbook = playbook.delayed(options.delay_s)
-    asyncio.run(serve(playbook, port=options.port, journal_path=options.journal, ready=_announce, clock=time.time))
+    asyncio.run(serve(playbook, port=options.port, journal_path=options.journal, ready=_announce))
     return 0
 
 

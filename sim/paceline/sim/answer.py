@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Any
 
 from paceline.sim.call import Call
-from paceline.sim.faults import Fault
+from paceline.sim.faults import Fault, Stage
 from paceline.sim.message import compact
 from paceline.sim.tokens import CHARS_PER_TOKEN, tokens
 
@@ -29,6 +29,10 @@ class Answer:
     delay_s: float = 0.0
     output_tokens: int | None = None
     fault: Fault | None = None
+
+    def __post_init__(self) -> None:
+        if self.fault is not None and self.fault.stage is Stage.UNREAD:
+            raise ValueError(f"{self.fault.name} strikes before there is an answer; inject it, or list it in `faults:`")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from paceline.sim.answer import Answer
 from paceline.sim.call import Call
 from paceline.sim.expressions import Captures, Expression, fill, places
-from paceline.sim.faults import Fault, Injection, Stage
+from paceline.sim.faults import Fault, Injection
 from paceline.sim.request import Request, ToolResult
 
 
@@ -220,8 +220,7 @@ class AnswerPart(_Part):
 
     @model_validator(mode="after")
     def _fault_is_late_enough(self) -> AnswerPart:
-        if self.fault and self.fault.fault().stage is Stage.UNREAD:
-            raise ValueError(f"{self.fault.name} strikes before a rule can match; list it under `faults:`")
+        Answer(fault=self.fault.fault() if self.fault else None)
         return self
 
     def answer(self, captures: Captures, delay_s: float) -> Answer:

@@ -167,12 +167,13 @@ class MessagesServer:
         if answer.delay_s:
             await asyncio.sleep(answer.delay_s)
         self._cache.begin(turn.charge)
+        is_spoken = fault is None or fault.stage is Stage.SPOKEN
         return await deliver(
             turn.exchange.http,
             message_of(spoken, usage, request),
             turn.exchange.headers(turn.headers),
             streamed=request.stream,
-            fault=fault,
+            fault=None if is_spoken else fault,
             ended=turn.exchange.end,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -86,11 +87,11 @@ async def listening(server: MessagesServer, port: int) -> AsyncIterator[Door]:
 async def serve(
     playbook: Playbook,
     *,
-    clock: Clock,
     port: int = 0,
     journal_path: str | Path | None = None,
     limits: Limits | None = None,
     ready: Callable[[str], None] = print,
+    clock: Clock = time.time,
 ) -> None:
     """Serve in the foreground until SIGTERM or SIGINT; `ready` is called with the URL."""
     stop = asyncio.Event()
