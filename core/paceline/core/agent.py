@@ -45,7 +45,7 @@ class Agent:
     def freeze(self) -> bytes:
         """The definition as bytes, for the record."""
         data = {**asdict(self), "tools": [tool.to_json() for tool in self.tools], "version": AGENT_VERSION}
-        return json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
     def thaw(cls, frozen: bytes) -> Agent:
