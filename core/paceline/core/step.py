@@ -24,6 +24,7 @@ from .transcript import (
     GO_ON_AFTER_CUT,
     GO_ON_AFTER_NOTHING,
     Fragment,
+    awaits_server,
     text_of,
     user_text,
 )
@@ -227,7 +228,7 @@ def _cut(agent: Agent, run: Run, answer: Answer) -> Step:
 
 def _paused(agent: Agent, run: Run, answer: Answer) -> Step:
     pauses = run.streaks.pauses + 1
-    if answer.fragment is None or answer.calls:
+    if answer.fragment is None or not awaits_server(json.loads(answer.fragment)):
         return _broken(agent, run, "the answer pauses with nothing to go on from")
     if pauses > agent.pauses:
         message = f"the model paused {pauses} times in a row"

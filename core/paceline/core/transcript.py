@@ -76,7 +76,7 @@ def check_sendable(fragments: Sequence[Fragment]) -> None:
         raise InvalidTranscript("there is nothing to send")
     last = json.loads(fragments[-1])
     _check_pair(json.loads(fragments[-2]) if len(fragments) > 1 else None, last)
-    if last["role"] == "assistant" and not _awaits_server(last):
+    if last["role"] == "assistant" and not awaits_server(last):
         raise InvalidTranscript("the conversation ends with an assistant message")
 
 
@@ -101,7 +101,8 @@ def text_of(message: Message) -> str:
     return "".join(block["text"] for block in message["content"] if block["type"] == "text")
 
 
-def _awaits_server(message: Message) -> bool:
+def awaits_server(message: Message) -> bool:
+    """Whether an assistant message may be the last one sent: tools of the API's own run in it, and none of ours."""
     return not tool_use_ids(message) and any(block["type"].startswith("server_") for block in message["content"])
 
 
