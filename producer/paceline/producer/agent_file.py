@@ -16,10 +16,11 @@ from pydantic_core import ErrorDetails
 
 from paceline.core.agent import Agent, Limits
 from paceline.core.errors import AgentFileError, UsageError
+from paceline.core.ids import CallId, RunId
 from paceline.core.models import max_output_tokens
 from paceline.core.tool_spec import ToolSpec
 from paceline.core.usage import is_priced
-from paceline.tools import Registry
+from paceline.tools import Registry, read_result_tool
 
 from .template import BadTemplate, Template, read_template
 from .yaml_lines import KeyPath, NotYaml, YamlFile, read_yaml
@@ -87,7 +88,8 @@ def load_agent_file(path: str | os.PathLike[str], *, search_paths: Iterable[str 
     yaml_file = _read(file)
     section = _checked(file, yaml_file)
     registry = Registry([file.parent, Path.cwd(), *search_paths])
-    tools, problems = _load_tools(registry, section.tools)
+    own_tools, problems = _load_tools(registry, section.tools)
+    tools = _with_built_in(own_tools)
     template = _template(section.prompt, problems)
     agent = _agent(section, tools)
     problems += [*_tool_problems(tools), *_agent_problems(agent, set(_flat_keys(yaml_file.data)))]
@@ -195,6 +197,15 @@ def _agent(section: _FileSection, tools: Mapping[int, ToolSpec]) -> Agent:
     if "deadline" in limits:
         limits["deadline_seconds"] = limits.pop("deadline")
     return Agent(**given, tools=tuple(tools.values()), limits=Limits(**limits))
+
+
+def _with_built_in(tools: dict[int, ToolSpec]) -> dict[int, ToolSpec]:
+    """Where there are tools there are results too long to be shown whole: the model can page through them."""
+    return {**tools, max(tools) + 1: read_result_tool(_never_called).spec} if tools else tools
+
+
+async def _never_called(run: RunId, call: CallId) -> str | None:
+    """Stands for the record, which only workers read tools' results from."""
 
 
 def _tool_problems(tools: Mapping[int, ToolSpec]) -> Iterator[Problem]:

@@ -124,7 +124,7 @@ def _reachable(fleet: Fleet, settings: ProducerSettings) -> Iterator[Check]:
     yield Check(name="redis", mark=Mark.OK, found=_server(fleet.url, info))
     for problem in problems:
         yield Check(name="redis", mark=Mark(problem.severity.value), found=problem.what, fix=problem.fix)
-    yield _clock(int(info.get("server_time_usec", 0)) / 1e6)
+    yield _clock(fleet.now_ms() / 1000)
     yield _broker(fleet.broker_url, settings.prefix)
     yield from _workers(fleet)
 
@@ -140,14 +140,14 @@ def _server(url: str, info: Mapping[str, Any]) -> str:
     return f"{name} {version} at {without_password(url)}, append-only file {aof}, {policy}, memory {memory}"
 
 
-def _clock(server_seconds: float) -> Check:
-    apart = abs(time.time() - server_seconds)
-    is_fit = apart < _CLOCK_WARN_SECONDS or not server_seconds
+def _clock(record_seconds: float) -> Check:
+    apart = abs(time.time() - record_seconds)
+    is_fit = apart < _CLOCK_WARN_SECONDS
     return Check(
         name="clock",
         mark=Mark.OK if is_fit else Mark.WARN,
-        found=f"{duration(apart)} from the server's" if server_seconds else "the server does not tell its time",
-        fix="" if is_fit else "set both clocks by NTP: deadlines and times in traces go by them",
+        found=f"{duration(apart)} from the server's",
+        fix="" if is_fit else "set both clocks by NTP: traces and reports mix times of both",
     )
 
 

@@ -55,14 +55,15 @@ def build() -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit with its code. PACELINE_DEBUG=1 shows the traceback of an error."""
     signal.signal(signal.SIGTERM, _interrupt)
-    sys.exit(_exit_code(sys.argv[1:] if arguments is None else arguments))
+    sys.exit(run_command(sys.argv[1:] if arguments is None else arguments))
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _exit_code(arguments: Sequence[str]) -> int:
+def run_command(arguments: Sequence[str]) -> int:
+    """Run the command; its exit code. What goes wrong is told on stderr, in a line or two."""
     try:
         # Not standalone: else an interrupt would end with 1, without a word.
         return build()(list(arguments), standalone_mode=False) or 0

@@ -199,6 +199,10 @@ class Fleet:
             raise _unknown_run(run_id)
         return cancelled
 
+    def now_ms(self) -> int:
+        """The time by the record's clock, milliseconds since the epoch."""
+        return self.loop.run(self.store.now_ms())
+
     def workers(self) -> list[WorkerReport]:
         """The living workers."""
         return self.loop.run(self.store.workers())
@@ -206,7 +210,7 @@ class Fleet:
     async def _open(self, agent: Agent, name: BatchName, tenant: str) -> BatchInfo:
         await self.store.put_agent(agent.digest, agent.freeze())
         wanted = BatchInfo(
-            name=name, tenant=tenant, agent=agent.digest, agent_name=agent.name, opened_ms=time.time_ns() // 1_000_000
+            name=name, tenant=tenant, agent=agent.digest, agent_name=agent.name, opened_ms=await self.store.now_ms()
         )
         info = await self.store.open_batch(wanted)
         if replace(info, opened_ms=0) != replace(wanted, opened_ms=0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from .screen import Screen
 from .settings import ProducerSettings
 
 HOME = Path(".paceline")
+LOGS = HOME / "logs"
 _EMBEDDED_CLAIM_SECONDS = 5.0
 """On one machine a worker that says nothing for so long is dead, and nobody should wait 30 seconds for that."""
 _EMBEDDED_SWEEP_SECONDS = 1.0
@@ -52,8 +53,16 @@ class RunReport:
     elapsed_seconds: float
 
 
-def run_locally(options: RunOptions, environ: Mapping[str, str], screen: Screen) -> RunReport:
+def run_locally(
+    options: RunOptions,
+    environ: Mapping[str, str],
+    screen: Screen,
+    *,
+    worker_command: Callable[[int], Sequence[str]] = worker_command,
+) -> RunReport:
     """Check, submit, work, write the results. The same again goes on where it stopped.
+
+    `worker_command` says how a worker of so many slots is started.
 
     Raises UsageError before anything is started or submitted if agent, rows or options are wrong.
     """
@@ -69,7 +78,16 @@ def run_locally(options: RunOptions, environ: Mapping[str, str], screen: Screen)
         output = _output(options, fleet, name)
         for problem in fleet.check():
             screen.say(f"warning: {problem}")
-        workers = stack.enter_context(_workers(options, settings, environ, stack, screen))
+        simulator = stack.enter_context(_simulator(options))
+        workers = stack.enter_context(
+            LocalWorkers(
+                count=options.workers,
+                command=worker_command(options.concurrency),
+                environment=worker_environment(options, settings, environ, simulator=simulator),
+                log_folder=LOGS,
+                say=screen.say,
+            )
+        )
         batch = _submit(fleet, file, source, options, name, rows, screen)
         status = _watch(batch, workers, screen)
         write_results(output, batch.results())
@@ -106,22 +124,13 @@ def _output(options: RunOptions, fleet: Fleet, name: str) -> Path:
     return options.output
 
 
-def _workers(
-    options: RunOptions,
-    settings: ProducerSettings,
-    environ: Mapping[str, str],
-    stack: ExitStack,
-    screen: Screen,
-) -> LocalWorkers:
-    logs = HOME / "logs"
-    simulator = stack.enter_context(local_simulator(options.simulate, log_folder=logs)) if options.simulate else None
-    return LocalWorkers(
-        count=options.workers,
-        command=worker_command(options.concurrency),
-        environment=worker_environment(options, settings, environ, simulator=simulator),
-        log_folder=logs,
-        say=screen.say,
-    )
+@contextmanager
+def _simulator(options: RunOptions) -> Iterator[str | None]:
+    if options.simulate is None:
+        yield None
+        return
+    with local_simulator(options.simulate, log_folder=LOGS) as url:
+        yield url
 
 
 def worker_environment(

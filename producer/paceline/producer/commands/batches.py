@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -40,7 +39,7 @@ def wait(
         print_json(status_json(status))
     else:
         typer.echo(totals(status))
-    raise typer.Exit(exit_code(status.counts.reasons, status.counts.runs))
+    raise typer.Exit(exit_code(status))
 
 
 def results(batch: BatchArgument, output: OutputOption = None, as_json: JsonOption = False) -> None:
@@ -78,7 +77,7 @@ def status(
 def _waits(fleet: Fleet, batch: Batch) -> list[str]:
     from paceline.producer.waiting import why_runs_wait
 
-    return why_runs_wait(batch.status(), fleet.workers(), batch.records(), now_ms=time.time_ns() // 1_000_000)
+    return why_runs_wait(batch.status(), fleet.workers(), batch.records(), now_ms=fleet.now_ms())
 
 
 def _as_json(fleet: Fleet, batch: Batch) -> dict[str, object]:

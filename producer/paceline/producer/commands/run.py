@@ -21,6 +21,7 @@ from .options import (
 from .printing import print_json, print_table
 
 if TYPE_CHECKING:
+    from paceline.producer.fleet import BatchStatus
     from paceline.producer.local_run import RunReport
 
 ROWS_WITHOUT_ANSWER = 1
@@ -66,7 +67,7 @@ def run(
     with screen() as on_screen:
         report = run_locally(options, os.environ, on_screen)
     _print_report(report, as_json)
-    raise typer.Exit(exit_code(report.status.counts.reasons, report.status.counts.runs))
+    raise typer.Exit(exit_code(report.status))
 
 
 def submit(
@@ -88,14 +89,11 @@ def submit(
         typer.echo(f"{added[0]} rows submitted, {added[1]} were there already", err=True)
 
 
-def exit_code(reasons: object, rows: int) -> int:
+def exit_code(status: BatchStatus) -> int:
     """0 if every row succeeded, else 1."""
-    from paceline.core.endings import ENDINGS, StopReason
-    from paceline.core.lifecycle import Status
+    from paceline.core.lifecycle import State
 
-    counted: dict[str, int] = dict(reasons)  # type: ignore[call-overload]
-    succeeded = sum(n for reason, n in counted.items() if ENDINGS[StopReason(reason)].status is Status.SUCCEEDED)
-    return 0 if succeeded == rows else ROWS_WITHOUT_ANSWER
+    return 0 if status.counts.states[State.SUCCEEDED] == status.counts.runs else ROWS_WITHOUT_ANSWER
 
 
 def _print_report(report: RunReport, as_json: bool) -> None:

@@ -1,0 +1,209 @@
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.producing import AGENT, MemoryFleet, memory_fleet
+from support.runs import Driven
+
+from paceline.core.endings import MaxTurnsExceeded, Outcome, StopReason
+from paceline.core.errors import RowError, UnknownBatch, UnknownRun, UsageError
+from paceline.core.ids import BatchName, RunId, run_id
+from paceline.core.lifecycle import State, Status
+from paceline.producer import Batch, BatchStatus, Fleet, Result
+from paceline.producer.agent_file import AgentFile
+from paceline.producer.template import read_template
+from paceline.store.port import Cancelled
+
+ROWS = [{"id": name, "prompt": f"Who owns {name}?"} for name in ("a", "b", "c")]
+
+
+def ids(batch: str, *rows: str) -> list[RunId]:
+    return [run_id(BatchName(batch), row) for row in rows]
+
+
+def test_each_row_becomes_a_run_and_is_announced(behind: MemoryFleet) -> None:
+    batch = behind.fleet.submit(AGENT, ROWS, batch="nightly")
+    assert batch.submission is not None
+    assert (batch.submission.created, batch.submission.existed) == (3, 0)
+    assert behind.announced.run_ids == ids("nightly", "a", "b", "c")
+    assert batch.status().counts.states[State.QUEUED] == 3
+
+
+def test_submitting_again_adds_what_is_missing_and_nothing_else(behind: MemoryFleet) -> None:
+    behind.fleet.submit(AGENT, ROWS[:2], batch="nightly")
+    again = behind.fleet.submit(AGENT, ROWS, batch="nightly").submission
+    assert again is not None
+    assert (again.created, again.existed, again.rows) == (1, 2, 3)
+    assert behind.announced.run_ids == ids("nightly", "a", "b", "c")
+
+
+def test_other_content_under_the_same_id_is_named_and_the_other_rows_are_submitted(behind: MemoryFleet) -> None:
+    behind.fleet.submit(AGENT, ROWS[:1], batch="nightly")
+    with pytest.raises(RowError, match=r"other content under the same id for 'a': .*the 1 other ones are submitted"):
+        behind.fleet.submit(AGENT, [{"id": "a", "prompt": "Else?"}, ROWS[1]], batch="nightly")
+    assert behind.announced.run_ids == ids("nightly", "a", "b")
+    assert [result.id for result in behind.fleet.batch("nightly").results()] == ["a", "b"]
+
+
+def test_many_conflicts_are_counted_and_the_first_ones_named(behind: MemoryFleet) -> None:
+    rows = [{"id": str(n), "prompt": "x"} for n in range(30)]
+    behind.fleet.submit(AGENT, rows, batch="nightly")
+    with pytest.raises(RowError, match=r"'0', '1', .*'19' and 10 more"):
+        behind.fleet.submit(AGENT, [row | {"prompt": "y"} for row in rows], batch="nightly")
+
+
+def test_nothing_is_submitted_when_a_row_is_wrong(behind: MemoryFleet) -> None:
+    with pytest.raises(RowError):
+        behind.fleet.submit(AGENT, [*ROWS, {"id": "d"}], batch="nightly")
+    assert behind.announced.run_ids == []
+    assert behind.fleet.batches() == []
+
+
+def test_more_rows_than_a_chunk_keep_their_order(behind: MemoryFleet) -> None:
+    rows = [{"id": str(n), "prompt": "x"} for n in range(1201)]
+    batch = behind.fleet.submit(AGENT, rows, batch="big")
+    assert [result.id for result in batch.results()] == [str(n) for n in range(1201)]
+
+
+def test_a_batch_keeps_the_agent_and_the_tenant_it_was_opened_with(behind: MemoryFleet) -> None:
+    behind.fleet.submit(AGENT, ROWS, batch="nightly")
+    with pytest.raises(UsageError, match="opened with another agent definition"):
+        behind.fleet.submit(replace(AGENT, system="Else"), ROWS, batch="nightly")
+    with pytest.raises(UsageError, match="opened with another tenant"):
+        behind.fleet.submit(AGENT, ROWS, batch="nightly", tenant="other")
+
+
+def test_without_a_name_the_same_command_is_the_same_batch(behind: MemoryFleet, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"id": "a", "prompt": "x", "service": "s"}\n')
+    first = behind.fleet.submit(AGENT, path)
+    assert first.name == behind.fleet.submit(AGENT, str(path)).name
+    assert first.name.startswith("oncall-")
+    assert len(first.name) == len("oncall-") + 12
+    others = [
+        behind.fleet.submit(replace(AGENT, system="Else"), path).name,
+        behind.fleet.submit(AgentFile(agent=AGENT, template=read_template("{service}?")), path).name,
+        behind.fleet.submit(AGENT, ROWS).name,
+        behind.fleet.submit(AGENT, ROWS[:1]).name,
+    ]
+    assert len({first.name, *others}) == 5
+
+
+def test_an_agent_file_is_loaded_with_its_prompt(behind: MemoryFleet, tmp_path: Path) -> None:
+    (tmp_path / "agent.yaml").write_text("name: x\nmodel: claude-sonnet-5-5\nprompt: Who owns {service}?\n")
+    batch = behind.fleet.submit(tmp_path / "agent.yaml", [{"id": "a", "service": "search"}], batch="b")
+    story = behind.fleet.show(ids("b", "a")[0])
+    assert "Who owns search?" in story.transcript[0].decode()
+    assert story.batch == batch.info
+    assert story.agent is not None
+    assert story.agent.name == "x"
+
+
+def test_results_come_in_the_order_of_the_input_whatever_ended_first(behind: MemoryFleet) -> None:
+    batch = behind.fleet.submit(AGENT, ROWS, batch="nightly")
+    for run in reversed(ids("nightly", "a", "c")):
+        behind.finish(run)
+    assert [(result.id, result.status) for result in batch.results()] == [
+        ("a", Status.SUCCEEDED),
+        ("b", Status.QUEUED),
+        ("c", Status.SUCCEEDED),
+    ]
+
+
+def test_an_answer_is_returned_and_the_lack_of_one_raises_its_reason(behind: MemoryFleet) -> None:
+    batch = behind.fleet.submit(AGENT, ROWS, batch="nightly")
+    good, bad, _ = ids("nightly", "a", "b", "c")
+    behind.finish(good)
+    behind.finish(bad, Outcome(reason=StopReason.MAX_TURNS, message="no answer after 3 turns"))
+    answered, stopped, waiting = batch.results()
+    assert answered.answer == "Ada"
+    with pytest.raises(MaxTurnsExceeded, match=f"run {bad}: no answer after 3 turns"):
+        _ = stopped.answer
+    with pytest.raises(ValueError, match="is queued: it has no answer yet"):
+        _ = waiting.answer
+
+
+def test_waiting_ends_when_every_run_is_over(behind: MemoryFleet) -> None:
+    batch = behind.fleet.submit(AGENT, ROWS[:2], batch="nightly")
+    seen: list[int] = []
+
+    def finish_one(status: BatchStatus) -> None:
+        seen.append(status.counts.active)
+        if status.counts.active:
+            behind.finish(ids("nightly", "a", "b")[len(seen) - 1])
+
+    assert batch.wait(on_status=finish_one).is_done
+    assert seen == [2, 1, 0]
+
+
+def test_waiting_gives_up_at_the_timeout_and_the_batch_lives_on(behind: MemoryFleet) -> None:
+    batch = behind.fleet.submit(AGENT, ROWS, batch="nightly")
+    with pytest.raises(TimeoutError, match="batch 'nightly': 3 runs are not over after"):
+        batch.wait(0.05)
+    assert batch.status().counts.active == 3
+
+
+def test_a_batch_is_cancelled_whole(behind: MemoryFleet) -> None:
+    batch = behind.fleet.submit(AGENT, ROWS, batch="nightly")
+    done, running, _ = ids("nightly", "a", "b", "c")
+    behind.finish(done)
+    behind.fleet.loop.run(Driven(behind.store, running).begin())
+    assert batch.cancel() == {Cancelled.ENDED: 1, Cancelled.REQUESTED: 1, Cancelled.CANCELLED: 1}
+    assert behind.fleet.cancel(done) is Cancelled.ENDED
+
+
+def test_an_unknown_batch_names_the_nearest_one(behind: MemoryFleet) -> None:
+    behind.fleet.submit(AGENT, ROWS, batch="nightly")
+    with pytest.raises(UnknownBatch, match=r"did you mean 'nightly'\?"):
+        behind.fleet.batch("nigthly")
+    assert behind.fleet.has_batch("nightly")
+    assert not behind.fleet.has_batch("nigthly")
+
+
+def test_an_unknown_run_says_so(behind: MemoryFleet) -> None:
+    with pytest.raises(UnknownRun, match="no run 'x' is on record"):
+        behind.fleet.show("x")
+    with pytest.raises(UnknownRun):
+        behind.fleet.cancel("x")
+
+
+def test_runs_of_all_batches_or_of_one(behind: MemoryFleet) -> None:
+    behind.fleet.submit(AGENT, ROWS[:1], batch="one")
+    behind.fleet.submit(AGENT, ROWS[1:], batch="two")
+    assert len(list(behind.fleet.runs())) == 3
+    assert [record.run.row_id for record in behind.fleet.runs(batch="two")] == ["b", "c"]
+
+
+def test_closing_a_fleet_closes_everything() -> None:
+    before = threading.active_count()
+    with memory_fleet() as behind:
+        assert threading.active_count() == before + 1
+    assert behind.announced.is_closed
+    assert threading.active_count() == before
+
+
+def test_without_a_url_the_fleet_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PACELINE_REDIS_URL", raising=False)
+    with pytest.raises(UsageError, match="set PACELINE_REDIS_URL"):
+        Fleet()
+
+
+def test_the_package_offers_its_names_and_no_others() -> None:
+    import paceline.producer as producer
+
+    assert (producer.Fleet, producer.Batch, producer.Result) == (Fleet, Batch, Result)
+    with pytest.raises(AttributeError, match="has no attribute 'Flet'"):
+        _ = producer.Flet
+
+
+def rows_without_end() -> Iterator[dict[str, str]]:
+    yield {"id": "a", "prompt": "x"}
+    raise OSError("the source broke")
+
+
+def test_a_source_that_breaks_submits_nothing(behind: MemoryFleet) -> None:
+    with pytest.raises(OSError, match="the source broke"):
+        behind.fleet.submit(AGENT, rows_without_end(), batch="nightly")
+    assert behind.fleet.batches() == []

@@ -1,0 +1,227 @@
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from support.producing import AGENT, MemoryFleet
+from support.runs import A_WRITE, a_call
+
+from paceline.core.endings import Outcome, StopReason
+from paceline.core.ids import AgentDigest, BatchName, Incarnation, RunId, run_id
+from paceline.core.ledger import AttemptLost, Held
+from paceline.core.lifecycle import State
+from paceline.core.run import Run, Spent
+from paceline.core.usage import Usage
+from paceline.producer import story as stories
+from paceline.producer.commands.printing import table_lines
+from paceline.producer.fleet import BatchStatus, has_state, known_states
+from paceline.producer.progress import Start, count_text, dollars, duration, progress_of, status_json
+from paceline.producer.report import WHAT_TO_DO, report_rows, totals
+from paceline.producer.waiting import why_runs_wait
+from paceline.store.port import BatchCounts, BatchInfo, RunRecord, WorkerReport
+
+INFO = BatchInfo(name=BatchName("nightly"), tenant="t", agent=AgentDigest("d"), agent_name="oncall")
+WORKER = WorkerReport(incarnation=Incarnation("w"), host="h", pid=1, started_ms=0, concurrency=4, in_flight=0)
+USED = Spent(usage=Usage(input=10, cache_read=30, output=5), cost_nanousd=2_500_000_000, tool_calls=3)
+
+
+def a_status(
+    states: Mapping[State, int], reasons: Mapping[str, int] | None = None, *, spent: Spent = USED
+) -> BatchStatus:
+    counted = Counter(dict.fromkeys(State, 0)) + Counter(states)
+    return BatchStatus(info=INFO, counts=BatchCounts(states=counted, reasons=reasons or {}, turns=7, spent=spent))
+
+
+def a_held(reason: str, until_ms: int) -> RunRecord:
+    name = run_id(BatchName("nightly"), f"{reason}{until_ms}")
+    run = Run(run_id=name, row_id="r", agent=AgentDigest("d"), state=State.ON_HOLD, turn=1, fence=1)
+    return RunRecord(run=replace(run, hold_reason=reason, hold_until_ms=until_ms))
+
+
+def test_progress_is_one_line() -> None:
+    status = a_status({State.SUCCEEDED: 4, State.IN_TURN: 2, State.ON_HOLD: 1, State.QUEUED: 3})
+    line = progress_of(status, Start(at_seconds=100.0, done=1), 130.0).line()
+    assert line == "4/10 rows, 2 running, 1 on hold, 7 turns, 45 tokens, $2.5000, 75% cached, about 1 min 0 s left"
+
+
+def test_what_is_left_is_not_guessed_before_anything_is_done() -> None:
+    progress = progress_of(
+        a_status({State.QUEUED: 3}, spent=Spent(unpriced_calls=1)), Start(at_seconds=0, done=0), 10.0
+    )
+    assert progress.eta_seconds is None
+    assert progress.line() == "0/3 rows, 0 running, 7 turns, 0 tokens, cost unknown, - cached"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.44, "0.4 s"), (12.3, "12 s"), (185, "3 min 5 s"), (7800, "2 h 10 min")]
+)
+def test_durations_are_told_as_people_do(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_counts_and_dollars_are_told_as_people_do() -> None:
+    assert [count_text(n) for n in (9_999, 12_345, 4_560_000)] == ["9999", "12.3k", "4.56M"]
+    assert [dollars(usd) for usd in (0.00012, 1234.5)] == ["$0.0001", "$1,234.50"]
+
+
+def test_a_status_is_plain_data_too() -> None:
+    data = status_json(a_status({State.SUCCEEDED: 1, State.QUEUED: 1}, {"final_answer": 1}))
+    assert (data["batch"], data["rows"], data["active"]) == ("nightly", 2, 1)
+    assert data["states"] == {"succeeded": 1, "queued": 1}
+    assert (data["cost_usd"], data["cache_share"]) == (2.5, 0.75)
+
+
+def test_the_report_has_successes_first_then_the_most_frequent_and_what_to_do() -> None:
+    status = a_status({State.SUCCEEDED: 1}, {"max_turns": 2, "model_error": 5, "final_answer": 1})
+    rows = report_rows(status)
+    assert [(row[1], row[2]) for row in rows] == [("final_answer", 1), ("model_error", 5), ("max_turns", 2)]
+    assert "limits.turns" in rows[2][3]
+    assert totals(status) == "1 rows, 7 turns, 3 tool calls, 40 tokens in (75% from cache), 5 out, $2.5000"
+
+
+def test_there_is_something_to_do_about_every_ending() -> None:
+    assert set(WHAT_TO_DO) == set(StopReason)
+
+
+def test_a_batch_without_workers_says_so() -> None:
+    reasons = why_runs_wait(a_status({State.QUEUED: 1}), [], [], now_ms=0)
+    assert reasons == ["no worker is alive: start some with `paceline worker`"]
+
+
+def test_holds_are_counted_by_reason_with_the_first_moment() -> None:
+    records = [a_held("the API has no room", 5_000), a_held("the API has no room", 9_000), a_held("retry", 0)]
+    reasons = why_runs_wait(a_status({State.ON_HOLD: 3}), [WORKER], records, now_ms=2_000)
+    assert reasons == [
+        "2 on hold: the API has no room; the first goes on in 3.0 s",
+        "1 on hold: retry; the first goes on now",
+    ]
+
+
+def test_problems_of_workers_and_a_full_fleet_are_told() -> None:
+    worker = replace(WORKER, in_flight=4, problems=("the key is refused",))
+    reasons = why_runs_wait(a_status({State.QUEUED: 9}), [worker], [], now_ms=0)
+    assert reasons == [
+        "1 of 1 workers say: the key is refused",
+        "9 wait for a free worker: all 4 slots of 1 workers are taken",
+    ]
+
+
+def test_a_batch_that_is_over_waits_for_nothing() -> None:
+    assert why_runs_wait(a_status({State.SUCCEEDED: 1}), [], [], now_ms=0) == []
+
+
+def told(behind: MemoryFleet, run: RunId) -> str:
+    story = behind.fleet.show(run)
+    return "\n".join([stories.headline(story), *stories.timeline(story)])
+
+
+def submitted(behind: MemoryFleet) -> RunId:
+    behind.fleet.submit(AGENT, [{"id": "r1", "prompt": "Who?"}], batch="nightly")
+    return run_id(BatchName("nightly"), "r1")
+
+
+def test_a_success_is_told_in_a_sentence_and_its_turns(behind: MemoryFleet) -> None:
+    run = submitted(behind)
+    behind.finish(run)
+    text = told(behind, run)
+    assert text.startswith(
+        "Row 'r1' of batch nightly by agent oncall succeeded: the model gave its answer in turn 1.\n"
+    )
+    assert "model claude-sonnet-5-5 answered in 0.2 s: 123 tokens in (16% from cache), 40 out, $0.0000" in text
+    assert "ended: final_answer" in text
+
+
+def test_a_failure_is_told_with_its_reason_and_what_to_do(behind: MemoryFleet) -> None:
+    run = submitted(behind)
+    behind.finish(run, Outcome(reason=StopReason.MAX_TURNS, message="no answer after 1 turns"))
+    headline = stories.headline(behind.fleet.show(run))
+    assert "was stopped (max_turns): no answer after 1 turns. What to do: raise limits.turns" in headline
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (State.QUEUED, "it waits for a worker to begin it, in turn 1."),
+        (State.IN_TURN, "it is waiting for the model, in turn 1."),
+        (State.TURN_DUE, "it waits for a worker to take its next turn, in turn 2."),
+        (State.ON_HOLD, "it is on hold, in turn 1. On hold until 08:00:10Z: busy."),
+        (State.JOINING, "it has its tools' results and is about to go on, in turn 1."),
+    ],
+)
+def test_a_run_that_is_not_over_says_what_it_is_at(behind: MemoryFleet, state: State, words: str) -> None:
+    run = submitted(behind)
+    behind.fleet.loop.run(behind.driven(run).bring_to(state))
+    assert stories.headline(behind.fleet.show(run)).endswith(f"is not over: {words}")
+
+
+def test_open_calls_are_told_as_they_stand(behind: MemoryFleet) -> None:
+    run = submitted(behind)
+    driven = behind.driven(run)
+    behind.fleet.loop.run(driven.in_tools(a_call("c1"), a_call("c2")))
+    behind.fleet.loop.run(driven.begin_call("c1"))
+    text = told(behind, run)
+    assert "tool search is running on worker-2" in text
+    assert "tool search waits for a worker" in text
+
+
+def test_holds_and_lost_attempts_are_part_of_the_story(behind: MemoryFleet) -> None:
+    run = submitted(behind)
+    driven = behind.driven(run)
+
+    async def happen() -> None:
+        await driven.begin()
+        held = Held(turn=1, attempt=1, at_ms=0, wait_seconds=20, reason="the API has no room")
+        lost = AttemptLost(turn=1, attempt=1, at_ms=0, worker="w1")
+        await behind.store.hold(driven.held, replace(A_WRITE, ledger=(held, lost)), seconds=20, reason="busy")
+
+    behind.fleet.loop.run(happen())
+    text = told(behind, run)
+    assert "on hold for 20 s: the API has no room" in text
+    assert "attempt 1 was lost with worker w1: its model call may have been billed" in text
+
+
+def test_the_messages_are_told_only_when_asked_for(behind: MemoryFleet) -> None:
+    run = submitted(behind)
+    behind.finish(run)
+    story = behind.fleet.show(run)
+    quiet = stories.story_json(story, with_transcript=False)
+    assert "transcript" not in quiet
+    assert quiet["result"]["answer"] is None
+    loud = stories.story_json(story, with_transcript=True)
+    assert loud["transcript"][0]["content"][0]["text"] == "Who?"
+    assert loud["result"]["answer"] == "Ada"
+    assert list(stories.messages(story.transcript)) == ["[1] user", "    Who?"]
+
+
+def test_calls_and_results_are_readable_in_the_transcript(behind: MemoryFleet) -> None:
+    run = submitted(behind)
+    driven = behind.driven(run)
+    behind.fleet.loop.run(driven.in_tools(a_call("c1")))
+    lines = list(stories.messages(behind.fleet.show(run).transcript))
+    assert lines[-1] == "    -> search({})  c1"
+
+
+def test_the_totals_end_with_the_trace(behind: MemoryFleet) -> None:
+    run = submitted(behind)
+    behind.finish(run)
+    names = [name for name, _ in stories.totals(behind.fleet.show(run))]
+    assert names[0] == "run"
+    assert names[-1] == "trace id"
+    assert "from submission to end" in names
+
+
+def test_states_and_statuses_are_both_known() -> None:
+    record = a_held("busy", 1)
+    assert has_state(record, "on_hold")
+    assert has_state(record, "running")
+    assert not has_state(record, "queued")
+    assert {"on_hold", "running", "failed"} <= set(known_states())
+
+
+def test_a_table_aligns_numbers_to_the_right_and_cuts_nothing() -> None:
+    assert table_lines(("name", "rows"), [("a-long-name-that-stays-whole", 5), ("b", 12345)]) == [
+        "name                            rows",
+        "a-long-name-that-stays-whole       5",
+        "b                              12345",
+    ]
+    assert table_lines(("name", "rows"), []) == ["name   rows"]
