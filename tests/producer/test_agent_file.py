@@ -62,7 +62,7 @@ def test_every_key_reaches_the_agent(tmp_path: Path) -> None:
         3600,
         0.5,
     )
-    assert [tool.path for tool in agent.tools] == ["pf_all:find"]
+    assert [tool.path for tool in agent.tools] == ["pf_all:find", "paceline.tools:read_result"]
     assert file.template is not None
     assert file.template.fields == {"service"}
 
@@ -168,7 +168,7 @@ def test_a_tool_is_found_beside_the_agent_file_and_on_the_search_path(tmp_path: 
     (tmp_path / "more" / "pf_more.py").write_text(_tool("search"))
     (tmp_path / "agent.yaml").write_text(GOOD + "tools: [pf_beside:find, pf_more:search]\n")
     agent = load_agent_file(tmp_path / "agent.yaml", search_paths=[tmp_path / "more"]).agent
-    assert [tool.name for tool in agent.tools] == ["find", "search"]
+    assert [tool.name for tool in agent.tools] == ["find", "search", "read_result"]
 
 
 def test_a_function_that_is_not_there_names_the_nearest_tool(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,7 +7,7 @@ import pytest
 from support.runs import SPENT
 
 from paceline.core.endings import ENDINGS, StopReason
-from paceline.core.errors import UsageError
+from paceline.core.errors import InfrastructureError, UsageError
 from paceline.core.ids import AgentDigest, BatchName, run_id, trace_id
 from paceline.core.lifecycle import State, Status
 from paceline.core.run import Run, Spent
@@ -89,15 +90,12 @@ def test_results_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_text("before")
 
-    def breaking() -> list[Result]:
-        raise ConnectionError
-
-    def results() -> object:
+    def results() -> Iterator[Result]:
         yield a_result()
-        breaking()
+        raise InfrastructureError("Redis is away")
 
-    with pytest.raises(ConnectionError):
-        write_results(path, results())  # type: ignore[arg-type]
+    with pytest.raises(InfrastructureError):
+        write_results(path, results())
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -156,7 +156,7 @@ class Fleet:
             self.check()
         info = self.loop.run(self._open(file.agent, BatchName(batch), tenant))
         rows = read_rows(source, file.template)
-        return Batch(self, info, self.loop.run(submit_rows(self.store, self._publisher, info, rows)))
+        return Batch(self, info, submit_rows(self.loop, self.store, self._publisher, info, rows))
 
     def load_agent(self, agent: AgentLike) -> AgentFile:
         """The agent with its prompt template. Raises AgentFileError."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from paceline.core.errors import RowError
 from paceline.core.ids import BatchName, run_id
+from paceline.store.loop_thread import LoopThread
 from paceline.store.port import BatchInfo, NewRun, RunStore, Submitted
 
 from .publish import Publisher
@@ -45,7 +45,9 @@ class Submission:
         )
 
 
-async def submit_rows(store: RunStore, publisher: Publisher, batch: BatchInfo, rows: Iterable[Row]) -> Submission:
+def submit_rows(
+    loop: LoopThread, store: RunStore, publisher: Publisher, batch: BatchInfo, rows: Iterable[Row]
+) -> Submission:
     """Submit all rows of an open batch. Submitting them again adds what is missing and changes nothing else.
 
     Raises RowError, after all other rows are submitted, for ids that an earlier submission used for other content.
@@ -53,10 +55,10 @@ async def submit_rows(store: RunStore, publisher: Publisher, batch: BatchInfo, r
     submission = Submission()
     for chunk in _chunks(rows):
         new = [_new_run(batch.name, row) for row in chunk]
-        answers = await store.submit(batch, new)
+        answers = loop.run(store.submit(batch, new))
         created = [run.run_id for run, answer in zip(new, answers, strict=True) if answer is Submitted.CREATED]
         if created:
-            await asyncio.to_thread(publisher.publish_turns, created)
+            publisher.publish_turns(created)
         submission = submission.plus(chunk, answers)
     if submission.conflicts:
         raise RowError(_conflict(batch.name, submission))
