@@ -56,13 +56,13 @@ class WorkerProcess:
     def drain(self, grace_seconds: float) -> None:
         """Let what is in flight end by itself; after the grace, make it give its claims back."""
         if self._loop is not None and self._desk is not None:
-            self._loop.run(_drain(self._desk, grace_seconds))
+            self._loop.run(drain(self._desk, grace_seconds))
 
     def stop(self) -> None:
         """Retire: whatever this process still holds may be recovered at once."""
         with self._lock:
             if self._loop is not None and self._desk is not None:
-                self._loop.run(_retire(self._desk))
+                self._loop.run(retire(self._desk))
                 self._loop.close()
                 self._loop, self._desk = None, None
 
@@ -101,7 +101,8 @@ def built_in_tools(store: RunStore) -> Mapping[str, Tool]:
     return {read_result.spec.path: read_result}
 
 
-async def _drain(desk: Desk, grace_seconds: float) -> None:
+async def drain(desk: Desk, grace_seconds: float) -> None:
+    """Let the tasks in flight end by themselves; after the grace, make them give their claims back."""
     in_flight = desk.in_flight.tasks
     if in_flight:
         _, late = await asyncio.wait(set(in_flight), timeout=grace_seconds)
@@ -109,7 +110,8 @@ async def _drain(desk: Desk, grace_seconds: float) -> None:
             task.cancel()
 
 
-async def _retire(desk: Desk) -> None:
+async def retire(desk: Desk) -> None:
+    """The end of a process: whatever it still holds may be recovered at once."""
     for task in desk.background:
         task.cancel()
     await asyncio.gather(*desk.background, return_exceptions=True)
