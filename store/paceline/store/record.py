@@ -313,10 +313,12 @@ class RedisRunStore:
     async def beat(self, report: WorkerReport, *, alive_seconds: float) -> None:
         alive_ms, now = int(alive_seconds * 1000), await self.now_ms()
         with _border():
-            await self.redis.set(self.keys.worker(report.incarnation), encoding.encode_report(report), px=alive_ms)
-            await self.redis.zadd(self.keys.workers(), {report.incarnation: now + alive_ms})
-            await self.redis.zremrangebyscore(self.keys.workers(), "-inf", now - alive_ms)
-            await self.redis.expire(self.keys.workers(), self._retention_s)
+            async with self.redis.pipeline(transaction=False) as pipe:
+                pipe.set(self.keys.worker(report.incarnation), encoding.encode_report(report), px=alive_ms)
+                pipe.zadd(self.keys.workers(), {report.incarnation: now + alive_ms})
+                pipe.zremrangebyscore(self.keys.workers(), "-inf", now - alive_ms)
+                pipe.expire(self.keys.workers(), self._retention_s)
+                await pipe.execute()
 
     async def retire(self, incarnation: Incarnation) -> None:
         with _border():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,14 +16,17 @@ from paceline.core.ledger import CallRan
 from paceline.core.run import Run
 from paceline.core.tool_spec import Effect
 from paceline.core.transcript import result_block
-from paceline.store.port import CallBegun, CallResult, CallStored, CallWritten, HeldCall, NotBegun, OpenCall
+from paceline.store.port import CallBegun, CallResult, CallWritten, HeldCall, NotBegun, OpenCall
 from paceline.tools import ToolContext, ToolResult, run_tool
 
-from .desk import Desk, now_ms
+from .desk import Desk, now_ms, until_written
 from .messages import ChordMessage, Message
 
+log = logging.getLogger("paceline.call")
+
 _TOOLS_RETRY_SECONDS = 10.0
-_DEFAULT_CALL_SECONDS = 60.0
+_LONGEST_CALL_SECONDS = 86_400.0
+"""A call's claim lasts as long as its worker lives: the tool's own timeout ends it."""
 UNKNOWN_EFFECT = (
     "The worker was lost while this call ran. It may have taken effect or not, and it was not repeated. "
     "Find out what happened before you try again."
@@ -46,7 +50,7 @@ _NOT_OURS = RanCall(written=CallWritten.LOST)
 
 async def run_call(desk: Desk, run_id: RunId, turn: int, call_id: CallId) -> RanCall:
     """Carry out one try of a call, if it is open and nobody else has it."""
-    begun = await desk.store.begin_call(run_id, turn, call_id, desk.claim(_DEFAULT_CALL_SECONDS))
+    begun = await desk.store.begin_call(run_id, turn, call_id, desk.claim(_LONGEST_CALL_SECONDS))
     if isinstance(begun, NotBegun):
         return _NOT_OURS
     held = HeldCall(run_id=run_id, turn=turn, call_id=call_id, attempt=begun.attempt)
@@ -64,34 +68,41 @@ async def run_inline(desk: Desk, agent: Agent, run: Run, call: OpenCall) -> Call
 
 def unknown_effect(held: HeldCall, call: OpenCall, *, worker: str) -> CallResult:
     """The answer to a call that may have taken effect, and may not be repeated to find out."""
-    result = ToolResult(content=UNKNOWN_EFFECT, is_error=True, chars=len(UNKNOWN_EFFECT))
+    return _error_result(held, call, UNKNOWN_EFFECT, worker=worker)
+
+
+def _error_result(held: HeldCall, call: OpenCall, text: str, *, worker: str) -> CallResult:
+    result = ToolResult(content=text, is_error=True, chars=len(text))
     return _call_result(held.turn, call, result, attempt=held.attempt, took_ms=0, worker=worker)
 
 
 async def _carry_out(desk: Desk, held: HeldCall, begun: CallBegun) -> RanCall:
-    agent = await desk.agent(begun.agent)
-    if agent is None:
-        return _NOT_OURS
     try:
+        agent = await until_written(lambda: desk.agent(begun.agent))
         result = await _execute(desk, agent, held.run_id, held.turn, begun.call, attempt=held.attempt)
     except ToolLoadError:
-        await desk.store.recover_call(held)
+        await until_written(lambda: desk.store.recover_call(held))
         desk.send_later(_again(held), seconds=_TOOLS_RETRY_SECONDS)
         return _NOT_OURS
-    return _ran(held, await desk.store.finish_call(held, result))
+    except Exception as error:
+        log.exception("run %s turn %d call %s: a fault of paceline's own", held.run_id, held.turn, held.call_id)
+        text = f"The call failed by a fault of the system that runs the tools ({type(error).__name__})."
+        result = _error_result(held, begun.call, text, worker=desk.incarnation)
+    return await _store(desk, held, result)
+
+
+async def _store(desk: Desk, held: HeldCall, result: CallResult) -> RanCall:
+    stored = await until_written(lambda: desk.store.finish_call(held, result))
+    following = (replace(_again(held), calls=(stored.next_once,)),) if stored.next_once else ()
+    return RanCall(written=stored.written, messages=following)
 
 
 async def _cut(desk: Desk, held: HeldCall, begun: CallBegun) -> RanCall:
     """The worker stops before the call is done: give it back, or say that its effect is not known."""
     if begun.call.effect is Effect.ONCE:
-        return _ran(held, await desk.store.finish_call(held, unknown_effect(held, begun.call, worker=desk.incarnation)))
-    await desk.store.recover_call(held)
+        return await _store(desk, held, unknown_effect(held, begun.call, worker=desk.incarnation))
+    await until_written(lambda: desk.store.recover_call(held))
     return RanCall(written=CallWritten.LOST, messages=(_again(held),))
-
-
-def _ran(held: HeldCall, stored: CallStored) -> RanCall:
-    following = (replace(_again(held), calls=(stored.next_once,)),) if stored.next_once else ()
-    return RanCall(written=stored.written, messages=following)
 
 
 def _again(held: HeldCall) -> ChordMessage:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from paceline.core.agent import Agent
 from paceline.core.answer import Answer
-from paceline.core.errors import ToolLoadError
+from paceline.core.errors import Bug, InfrastructureError, ToolLoadError
 from paceline.core.ids import AgentDigest, Incarnation, RunId
 from paceline.core.step import ModelCallFailed
 from paceline.store.port import Claim, RunStore
@@ -23,9 +24,14 @@ from .model import ModelClient
 from .queues import Queue
 from .settings import Settings
 
+T = TypeVar("T")
+
+log = logging.getLogger("paceline.desk")
+
 _CLAIM_MARGIN_SECONDS = 60.0
 """Beyond the longest model call: a claim ends by itself for a task that hangs in a living worker."""
 _HOLD_CACHE_SECONDS = 1.0
+_OUTAGE_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -102,6 +108,7 @@ class Desk:
         self._holds: dict[str, float] = {}
         self._holds_asked: dict[str, float] = {}
         self._agents: dict[AgentDigest, Agent] = {}
+        self._importable: set[AgentDigest] = set()
 
     async def send(self, messages: Sequence[Message]) -> None:
         """Send these now; the loop goes on meanwhile."""
@@ -115,13 +122,13 @@ class Desk:
 
     async def hold_model(self, model: str, *, seconds: float) -> None:
         """Let no run of the fleet call this model for so many seconds."""
-        self._holds[model] = time.monotonic() + seconds
+        self._holds[model] = _now_seconds() + seconds
         await self.store.hold_model(model, seconds=seconds)
 
     async def model_hold_seconds(self, model: str) -> float:
         """For how much longer this model may not be called. What other workers found is asked for once a second."""
-        now = time.monotonic()
-        if now - self._holds_asked.get(model, 0.0) > _HOLD_CACHE_SECONDS:
+        now = _now_seconds()
+        if now - self._holds_asked.get(model, -_HOLD_CACHE_SECONDS) >= _HOLD_CACHE_SECONDS:
             self._holds_asked[model] = now
             self._holds[model] = now + await self.store.model_hold_seconds(model)
         return max(0.0, self._holds.get(model, 0.0) - now)
@@ -134,12 +141,12 @@ class Desk:
             longest_seconds=longest_seconds + _CLAIM_MARGIN_SECONDS,
         )
 
-    async def agent(self, digest: AgentDigest) -> Agent | None:
-        """A frozen agent; None if the record has lost it."""
+    async def agent(self, digest: AgentDigest) -> Agent:
+        """A frozen agent. Raises Bug if the record has lost it."""
         if digest not in self._agents:
             frozen = await self.store.agent(digest)
             if frozen is None:
-                return None
+                raise Bug(f"the record has no agent {digest}")
             self._agents[digest] = Agent.thaw(frozen)
         return self._agents[digest]
 
@@ -153,9 +160,14 @@ class Desk:
         self.in_flight.problems.pop(path, None)
         return tool
 
-    def missing_tools(self, agent: Agent) -> str:
-        """Why this process cannot run the agent's tools; empty if it can."""
-        return "; ".join(dict.fromkeys(self._import_problems(agent)))
+    async def missing_tools(self, agent: Agent) -> str:
+        """Why this process cannot run the agent's tools; empty if it can. Imports on a thread: modules may be slow."""
+        if agent.digest in self._importable:
+            return ""
+        missing = await asyncio.to_thread(lambda: "; ".join(dict.fromkeys(self._import_problems(agent))))
+        if not missing:
+            self._importable.add(agent.digest)
+        return missing
 
     def _import_problems(self, agent: Agent) -> Iterator[str]:
         for spec in agent.tools:
@@ -165,6 +177,21 @@ class Desk:
                 yield str(error)
 
 
+async def until_written(write: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What the write answers, once the record can be reached: what is held here must not be dropped for an outage."""
+    while True:
+        try:
+            return await write()
+        except InfrastructureError as error:
+            log.warning("waiting for the record: %s", error)
+            await asyncio.sleep(_OUTAGE_SECONDS)
+
+
 def now_ms() -> int:
     """The time of this machine: for what is measured and told, never for what is decided between machines."""
     return int(time.time() * 1000)
+
+
+def _now_seconds() -> float:
+    """The loop's own clock, by which its timers ring: in a test it need not be the machine's."""
+    return asyncio.get_running_loop().time()

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from paceline.core.agent import Agent
-from paceline.core.errors import InfrastructureError
+from paceline.core.endings import Outcome, StopReason
+from paceline.core.errors import Bug, InfrastructureError
 from paceline.core.ids import Incarnation
 from paceline.core.ledger import AttemptLost, Ended
 from paceline.store.port import CallState, Examined, Held, HeldCall, TurnWrite, Written
@@ -23,6 +23,7 @@ from .sweep import EndRun, LookAgain, MendCalls, RecoverTurn, Repair, SendJoin, 
 log = logging.getLogger("paceline.sweeper")
 
 _RUNS_AT_ONCE = 500
+_MENDED_AT_ONCE = 32
 _OWNERLESS = Incarnation("")
 
 
@@ -56,8 +57,9 @@ class Sweeper:
         if due:
             examined = [found for found in await self.desk.store.examine(due) if found]
             view = await self._view(examined)
-            for found in examined:
-                await self._mend(found, view)
+            for at in range(0, len(examined), _MENDED_AT_ONCE):
+                mended = await asyncio.gather(*(self._mend(it, view) for it in examined[at : at + _MENDED_AT_ONCE]))
+                await self.desk.send([message for messages in mended for message in messages])
         return len(due)
 
     async def _view(self, examined: Sequence[Examined]) -> View:
@@ -80,17 +82,19 @@ class Sweeper:
                 newest[queue] = max(moment, newest.get(queue, 0))
         return newest
 
-    async def _mend(self, examined: Examined, view: View) -> None:
-        agent = await self.desk.agent(examined.run.agent)
-        if agent is None:
-            log.error("run %s: the record has no agent %s", examined.run.run_id, examined.run.agent)
-            return
-        remedy = repair(agent, examined, view)
+    async def _mend(self, examined: Examined, view: View) -> Sequence[Message]:
+        remedy = await self._remedy(examined, view)
         if not isinstance(remedy, LookAgain):
             log.info("run %s is mended: %s", examined.run.run_id, type(remedy).__name__)
-        await self.desk.send(await self._carry_out(agent, examined, remedy, view))
+        return await self._carry_out(examined, remedy, view)
 
-    async def _carry_out(self, agent: Agent, examined: Examined, remedy: Repair, view: View) -> Sequence[Message]:
+    async def _remedy(self, examined: Examined, view: View) -> Repair:
+        try:
+            return repair(await self.desk.agent(examined.run.agent), examined, view)
+        except Bug as bug:
+            return EndRun(outcome=Outcome(reason=StopReason.INTERNAL_ERROR, message=str(bug)))
+
+    async def _carry_out(self, examined: Examined, remedy: Repair, view: View) -> Sequence[Message]:
         run = examined.run
         held = Held(run_id=run.run_id, turn=run.turn, fence=run.fence)
         match remedy:

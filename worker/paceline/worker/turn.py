@@ -35,7 +35,7 @@ from paceline.core.transcript import Fragment, check_next, check_sendable, resul
 from paceline.store.port import Begun, Held, NotBegun, OpenCall, TurnWrite, Written
 
 from .call import run_call, run_inline
-from .desk import Desk, now_ms
+from .desk import Desk, now_ms, until_written
 from .messages import ChordMessage, JoinMessage, Message, TurnMessage
 
 log = logging.getLogger("paceline.turn")
@@ -46,7 +46,6 @@ _LONGEST_TIMER_SECONDS = 900.0
 """A hold longer than this is left to the sweeper alone."""
 _TIMER_SLACK_SECONDS = 0.02
 """So that a timer does not ring before its moment by the record's clock."""
-_GIVE_BACK_SECONDS = 1.0
 
 
 async def take_turn(desk: Desk, run_id: RunId, turn: int) -> Sequence[Message]:
@@ -54,33 +53,35 @@ async def take_turn(desk: Desk, run_id: RunId, turn: int) -> Sequence[Message]:
     begun = await desk.store.begin(run_id, turn, desk.claim(desk.settings.model_seconds))
     if isinstance(begun, NotBegun):
         return ()
-    agent = await desk.agent(begun.run.agent)
     with desk.in_flight.working():
-        return await _guarded(desk, begun, agent)
+        return await _guarded(desk, begun)
 
 
-async def _guarded(desk: Desk, begun: Begun, agent: Agent | None) -> Sequence[Message]:
+async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
     """Whatever happens, the claim is given up: a living worker's claim would keep the run from everybody."""
     run = begun.run
-    if agent is None:
-        outcome = Outcome(reason=StopReason.INTERNAL_ERROR, message=f"the record has no agent {run.agent}")
-        await desk.store.finish(_held(run), TurnWrite(), outcome)
-        return ()
-    attempt = Attempt(desk=desk, agent=agent, run=run, fragments=begun.fragments, begun_ms=begun.now_ms)
     try:
+        agent = await desk.agent(run.agent)
+        attempt = Attempt(desk=desk, agent=agent, run=run, fragments=begun.fragments, begun_ms=begun.now_ms)
         return await attempt.carry_out()
     except asyncio.CancelledError:
-        return await asyncio.shield(attempt.give_back())
+        return await asyncio.shield(_give_back(desk, run))
     except InfrastructureError as error:
         log.error("run %s turn %d: %s", run.run_id, run.turn, error)
-        return await attempt.give_back()
+        return await _give_back(desk, run)
     except Exception as error:
         log.exception("run %s turn %d: a fault of paceline's own", run.run_id, run.turn)
-        outcome = Outcome(
-            reason=StopReason.INTERNAL_ERROR, message=f"a fault of paceline's own: {type(error).__name__}"
-        )
-        await desk.store.finish(_held(run), TurnWrite(), outcome)
+        message = f"a fault of paceline's own: {type(error).__name__}"
+        await desk.store.finish(_held(run), TurnWrite(), Outcome(reason=StopReason.INTERNAL_ERROR, message=message))
         return ()
+
+
+async def _give_back(desk: Desk, run: Run) -> Sequence[Message]:
+    """Let somebody else take this turn again, as soon as the record can be written; the model may have been paid."""
+    entry = AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), worker=desk.incarnation)
+    write = TurnWrite(streaks=run.streaks, ledger=(entry,))
+    await until_written(lambda: desk.store.recover(_held(run), write))
+    return (TurnMessage(run_id=run.run_id, turn=run.turn),)
 
 
 def _held(run: Run) -> Held:
@@ -99,7 +100,7 @@ class Attempt:
 
     async def carry_out(self) -> Sequence[Message]:
         """The whole attempt."""
-        missing = self.desk.missing_tools(self.agent)
+        missing = await self.desk.missing_tools(self.agent)
         if missing:
             return await self._wait(seconds=_TOOLS_RETRY_SECONDS, reason=missing)
         step = next_step(self.agent, self.run, TurnBegun(new_bytes=self._new_bytes(), now_ms=self.begun_ms))
@@ -110,17 +111,6 @@ class Attempt:
                 return await self._finish(step, ())
             case _:
                 raise AssertionError(f"a turn begins with a call or an end, not with {step}")
-
-    async def give_back(self) -> Sequence[Message]:
-        """Let somebody else take this turn again; the model may have been paid for nothing."""
-        run = self.run
-        entry = AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), worker=self.desk.incarnation)
-        while True:
-            try:
-                await self.desk.store.recover(_held(run), TurnWrite(streaks=run.streaks, ledger=(entry,)))
-                return (TurnMessage(run_id=run.run_id, turn=run.turn),)
-            except InfrastructureError:
-                await asyncio.sleep(_GIVE_BACK_SECONDS)
 
     def _new_bytes(self) -> int:
         """What is sent for the first time, in bytes: all of it before the first answer."""
