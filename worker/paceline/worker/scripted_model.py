@@ -33,7 +33,7 @@ class ModelRequest:
     @property
     def turn(self) -> int:
         """1 for a request without an assistant message."""
-        return 1 + sum(message["role"] == "assistant" for message in self.messages)
+        return 1 + [message["role"] for message in self.messages].count("assistant")
 
 
 class ScriptedModel:
