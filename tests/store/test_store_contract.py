@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -207,6 +208,13 @@ async def test_an_unknown_run_is_missing_everywhere(world: World) -> None:
     stored = await driven.finish_call(replace(held, run_id=NOBODY))
     assert stored == CallStored(written=CallWritten.LOST)
     assert await store.recover_call(replace(held, run_id=NOBODY)) is Written.LOST
+
+
+async def test_of_many_claims_at_once_one_is_held(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    answers = await asyncio.gather(*(world.store.begin(driven.run_id, 1, a_claim(f"w{n}")) for n in range(20)))
+    assert sorted(type(answer).__name__ for answer in answers) == ["Begun", *["NotBegun"] * 19]
+    assert {answer for answer in answers if isinstance(answer, NotBegun)} == {NotBegun.BUSY}
 
 
 # The end of an attempt -----------------------------------------------------------------------------------------------
@@ -478,6 +486,18 @@ async def test_the_last_result_makes_the_join_due(world: World) -> None:
     assert (run.state, run.owner, run.sent_ms) == (State.JOINING, "", world.clock.now_ms)
     assert run.spent == SPENT + Spent(working_ms=10, tool_calls=2)
     assert (await world.store.ledger(driven.run_id))[1:] == (call_ran("c2"), call_ran("c1"))
+
+
+async def test_of_many_results_at_once_one_is_the_last(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(*(a_call(f"c{n}") for n in range(12)))
+    held = [await driven.begin_call(f"c{n}") for n in range(12)]
+    answers = await asyncio.gather(*(driven.finish_call(call) for call in reversed(held)))
+    assert sum(answer.written is CallWritten.LAST for answer in answers) == 1
+    results = await world.store.results(driven.run_id, 1)
+    assert results is not None
+    assert results.calls == tuple(f"c{n}" for n in range(12))
+    assert results.asked == asking(*results.calls)
 
 
 async def test_the_first_result_of_a_call_wins(world: World) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 from redis.crc import key_slot
-from support.runs import BATCH, Driven, a_call, a_claim, a_queued_run, a_result, a_row, submitted
+from support.runs import A_WRITE, BATCH, Driven, a_call, a_claim, a_queued_run, a_result, a_row, submitted
 from support.worlds import World, redis_world
 
 from paceline.core.errors import InfrastructureError
@@ -116,6 +116,29 @@ def test_no_two_keys_of_different_things_are_the_same() -> None:
     private_one = set(one) - set(keys.due())
     private_other = set(other) - set(keys.due())
     assert not private_one & private_other
+
+
+async def test_a_server_that_has_forgotten_the_scripts_is_told_them_again(world: World) -> None:
+    store = _of(world)
+    driven = await a_queued_run(store)
+    await store.redis.script_flush()
+    await driven.begin()
+    await store.redis.script_flush()
+    await submitted(store, a_row("b"))
+
+
+async def test_without_a_clock_of_its_own_the_record_goes_by_the_servers(valkey_url: str) -> None:
+    async with redis_world(Redis.from_url(valkey_url)) as world:
+        store = RedisRunStore(_of(world).redis, prefix=_of(world).keys.prefix)
+        seconds, _ = await store.redis.time()
+        assert seconds * 1000 <= await store.now_ms()
+        driven = await a_queued_run(store)
+        begun = await driven.begin()
+        assert seconds * 1000 <= begun.run.submitted_ms <= begun.now_ms <= await store.now_ms()
+        assert await store.due(limit=10) == []
+        await store.go_on(driven.held, A_WRITE, advance=True)
+        await store.look_again(await driven.now_held(), seconds=0, sent=False)
+        assert await store.due(limit=10) == [driven.run_id]
 
 
 async def test_an_unreachable_server_is_the_operators_to_mend() -> None:

@@ -11,7 +11,7 @@ local function answer()
   end
   local once = ' ' .. (get('once') or '') .. ' '
   local following = once:find(' ' .. call .. ' ', 1, true) and once_due() or ''
-  return {get('state') == 'joining' and 'last' or 'stored', following}
+  return {get('closer') == call and 'last' or 'stored', following}
 end
 
 -- The claim keeps the nonce of its result: other calls of the turn may be stored between a result and its repetition.
@@ -34,7 +34,7 @@ if cancel == '1' then
   return answer()
 end
 if redis.call('HLEN', results_key) == tonumber(get('open')) then
-  set('sent', now, 'owner', '', 'until', 0)
+  set('sent', now, 'owner', '', 'until', 0, 'closer', call)
   move('in_tools', 'joining')
   look_at(now + look_ms)
 end
