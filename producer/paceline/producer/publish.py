@@ -26,7 +26,7 @@ STARTS_QUEUE = "paceline.starts"
 SENT_HEADER = "paceline_sent_ms"
 """When a message was sent, milliseconds since the epoch: workers tell a backlog from a loss by it."""
 
-_TRIES = 3
+_TRIES = 2
 
 
 class Publisher(Protocol):
@@ -84,6 +84,7 @@ class KombuPublisher:
     def _reset(self) -> None:
         self._producer = None
         self._connection.release()
+        self._connection = self._connection.clone()  # a released one does not connect again
 
 
 def _publish_turn(producer: Producer, run_id: RunId, *, turn: int, sent_ms: int) -> None:
