@@ -87,9 +87,12 @@ def cost_nanousd(wire: Mapping[str, Any], model: str) -> int | None:
 
 
 def worst_case_nanousd(model: str, *, input_tokens: int, output_tokens: int) -> int | None:
-    """The most that a call of this size can cost: all of its input written to the cache. None: price unknown."""
+    """The most that a call of this size can cost; None: the price is unknown.
+
+    All of its input is written to the cache, and the workspace may be one that is served from the US alone.
+    """
     usd = _priced(model, input_tokens, 0, input_tokens, 0, output_tokens, ())
-    return None if usd is None else _nano(usd)
+    return None if usd is None else _nano(usd * _US_ONLY_FACTOR)
 
 
 def is_priced(model: str) -> bool:

@@ -246,7 +246,9 @@ class RedisRunStore:
     # Control and reading
 
     async def cancel(self, run_id: RunId) -> Cancelled:
-        return Cancelled((await self._eval(ScriptName.CANCEL, run_id, [_nonce()])).decode())
+        cancelled = Cancelled((await self._eval(ScriptName.CANCEL, run_id, [_nonce()])).decode())
+        await self._keep_batch(tag_of(run_id))
+        return cancelled
 
     async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
         with _border():

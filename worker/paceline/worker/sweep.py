@@ -130,7 +130,7 @@ def _later(run: Run, view: View) -> LookAgain:
 def _in_tools(run: Run, calls: tuple[CallState, ...], view: View) -> Repair:
     open_calls = [state for state in calls if not state.has_result]
     dead = [state for state in open_calls if state.owner and not _is_held(state, view)]
-    if run.cancel_requested and all(not _is_held(state, view) for state in open_calls) and not view.lives(run.owner):
+    if run.cancel_requested and not _runs_here(run, view) and not any(_is_held(state, view) for state in open_calls):
         return EndRun(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled"))
     if any(state.attempt >= view.poison_after for state in dead if state.call.effect is not Effect.ONCE):
         message = f"{view.poison_after} workers in a row were lost while they ran one tool call"
@@ -139,6 +139,11 @@ def _in_tools(run: Run, calls: tuple[CallState, ...], view: View) -> Repair:
     unknown = tuple(state for state in dead if state.call.effect is Effect.ONCE)
     send = tuple(state.call.call_id for state in _sendable(run, open_calls, recover, view))
     return MendCalls(recover=recover, unknown=unknown, send=send, look_seconds=_look_seconds(run, open_calls, view))
+
+
+def _runs_here(run: Run, view: View) -> bool:
+    """Whether a living worker holds the turn's own claim: it runs the inline calls."""
+    return view.lives(run.owner) and run.claim_until_ms > view.now_ms
 
 
 def _is_held(state: CallState, view: View) -> bool:
@@ -158,7 +163,7 @@ def _sendable(run: Run, open_calls: list[CallState], recovered: tuple[CallState,
 
 def _is_overdue(run: Run, state: CallState, view: View) -> bool:
     if state.call.placement is Placement.INLINE:
-        return not (view.lives(run.owner) and run.claim_until_ms > view.now_ms)
+        return not _runs_here(run, view)
     return view.has_passed(Queue.TOOLS, run.sent_ms)
 
 
