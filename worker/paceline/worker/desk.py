@@ -39,9 +39,10 @@ class InFlight:
     """What a process is working on right now."""
 
     tasks: set[asyncio.Task[object]] = field(default_factory=set)
-    model_calls: dict[RunId, asyncio.Future[Answer | ModelCallFailed]] = field(default_factory=dict)
-    cancelled: set[RunId] = field(default_factory=set)
-    """Runs whose model call was cut because somebody cancelled the run."""
+    model_calls: dict[asyncio.Future[Answer | ModelCallFailed], RunId] = field(default_factory=dict)
+    """Each with its run. A run has two where a worker that was given up for dead has come back."""
+    cut: set[asyncio.Future[Answer | ModelCallFailed]] = field(default_factory=set)
+    """Model calls that were ended because somebody cancelled the run."""
     delivered_ms: dict[Queue, int] = field(default_factory=dict)
     """For each queue, when the newest message that came here was sent."""
     problems: dict[str, str] = field(default_factory=dict)
@@ -61,22 +62,23 @@ class InFlight:
         self, run_id: RunId, call: Coroutine[Any, Any, Answer | ModelCallFailed]
     ) -> Answer | ModelCallFailed | None:
         """What the model call came to; None if it was cut because the run was cancelled."""
-        self.model_calls[run_id] = asyncio.ensure_future(call)
+        calling = asyncio.ensure_future(call)
+        self.model_calls[calling] = run_id
         try:
-            return await self.model_calls[run_id]
+            return await calling
         except asyncio.CancelledError:
-            if run_id in self.cancelled:
+            if calling in self.cut:
                 return None
             raise
         finally:
-            self.cancelled.discard(run_id)
-            del self.model_calls[run_id]
+            self.cut.discard(calling)
+            del self.model_calls[calling]
 
-    def cut_model_call(self, run_id: RunId) -> None:
-        """Close the connection of a cancelled run's model call, if it is here."""
-        if run_id in self.model_calls:
-            self.cancelled.add(run_id)
-            self.model_calls[run_id].cancel()
+    def cut_model_calls(self, run_id: RunId) -> None:
+        """Close the connections of a cancelled run's model calls, if there are any here."""
+        for calling in [calling for calling, of_run in self.model_calls.items() if of_run == run_id]:
+            self.cut.add(calling)
+            calling.cancel()
 
     def note_delivery(self, queue: Queue, sent_ms: int) -> None:
         self.delivered_ms[queue] = max(sent_ms, self.delivered_ms.get(queue, 0))

@@ -47,7 +47,7 @@ def _report(desk: Desk, started_ms: int) -> WorkerReport:
 
 
 async def _heed_cancels(desk: Desk) -> None:
-    calling = list(desk.in_flight.model_calls)
+    calling = sorted(set(desk.in_flight.model_calls.values()))
     if calling:
         for run_id in await desk.store.cancel_requested(calling):
-            desk.in_flight.cut_model_call(run_id)
+            desk.in_flight.cut_model_calls(run_id)

@@ -1,0 +1,197 @@
+"""A whole fleet in one thread: real turns, calls, joins, beats and sweeps over the record in memory, in virtual time.
+
+Every call that a worker makes to the outside (record, model, broker, tool) is a step with a number, once before it is
+made and once after. A `Plan` says at which steps fate strikes, and how. Nothing is left to chance, so what failed once
+fails again.
+
+    over = play_out(PLAYS["once"], Plan(strikes={17: Strike.KILL}))
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import count
+
+from support.runs import BATCH, a_row
+
+from paceline.core.agent import Agent
+from paceline.core.ids import RunId, tag_of
+from paceline.core.ledger import Entry
+from paceline.core.step import ModelCallFailed
+from paceline.core.transcript import Fragment
+from paceline.store.memory import MemoryRunStore
+from paceline.store.port import BatchCounts, RunRecord
+from paceline.worker.messages import TurnMessage
+from paceline.worker.queues import Queue
+from paceline.worker.scripted_model import ModelRequest, Reply, ScriptedModel
+
+from .broker import Broker
+from .plan import Plan, Strike
+from .virtual_time import run_in_virtual_time
+from .worker import SETTINGS, Killed, Worker, tools_of
+
+FROZEN_SECONDS = 100.0
+"""Longer than a claim: whoever was frozen wakes up as a worker that was given up."""
+OUTAGE_SECONDS = 60.0
+LONGEST_SECONDS = 3600.0
+MODEL_SECONDS = 7.0
+"""Longer than the time between two beats, in which a cancelled run's call is cut."""
+
+Play = Callable[[ModelRequest, int], Reply]
+"""What the model says to a request, of whose turn it has seen so many before."""
+
+_EPOCH_MS = 1_800_000_000_000
+ROW = a_row()
+
+
+async def _no_step(_what: str) -> None:
+    """No worker runs the tools from which only their specs are taken."""
+
+
+AGENT = Agent(name="boxer", model="claude-sonnet-5-5", tools=tuple(each.spec for each in tools_of(_no_step, [])))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over:
+    """How a run ended, and what there is to tell of it."""
+
+    record: RunRecord
+    transcript: tuple[Fragment, ...]
+    ledger: tuple[Entry, ...]
+    counts: BatchCounts
+    requests: tuple[ModelRequest, ...]
+    failed_calls: int
+    calls_after_cancel: int
+    """Model calls that began after somebody had cancelled the run."""
+    messages: int
+    """Sent through the broker until the end."""
+    charges: tuple[str, ...]
+    """The idempotency keys that the `once` tool was called with."""
+    raised: tuple[Exception, ...]
+    """What came out of Celery tasks."""
+    due_later: tuple[RunId, ...]
+    """Runs that a sweeper would look at, long after the end."""
+    seconds: float
+    """From the submission to the end."""
+    steps: tuple[str, ...]
+    """What was done until then; step n of a plan is the n-th of these."""
+
+
+class Box:
+    """One run, two workers, and what may happen to them."""
+
+    def __init__(self, play: Play, plan: Plan) -> None:
+        self._plan = plan
+        self._loop = asyncio.get_running_loop()
+        self._numbers = count(1)
+        self._workers: list[Worker] = []
+        self.store = MemoryRunStore(self._now_ms, claim_seconds=SETTINGS.claim_seconds)
+        self.broker = Broker(plan.fates, self._now_ms)
+        self.model = ScriptedModel(self._answer)
+        self._play = play
+        self._failed_calls = self._calls_at_cancel = 0
+        self.charges: list[str] = []
+        self.raised: list[Exception] = []
+        self.steps: list[str] = []
+        self.record_returns_at = 0.0
+
+    async def play_out(self) -> Over:
+        """Submit the run, wait until it is over, and look whether anything still changes then."""
+        began = self._loop.time()
+        run_id = await self._submit()
+        for _ in range(2):
+            self._start_worker()
+        while not await self._is_over(run_id):
+            await asyncio.sleep(0.1)
+            assert self._loop.time() - began < LONGEST_SECONDS, await self._stuck(run_id)
+        seconds, steps = self._loop.time() - began, tuple(self.steps)
+        await asyncio.sleep(FROZEN_SECONDS if Strike.FREEZE in self._plan.strikes.values() else SETTINGS.claim_seconds)
+        await self._end()
+        return await self._over(run_id, seconds, steps)
+
+    async def strike(self, worker: Worker, what: str) -> None:
+        """Take a step, and whatever fate has in store for it."""
+        self.steps.append(what)
+        match self._plan.strikes.get(len(self.steps)):
+            case Strike.KILL:
+                worker.die()
+                self._start_worker()
+                raise Killed
+            case Strike.FREEZE:
+                worker.wakes_at = self._loop.time() + FROZEN_SECONDS
+            case Strike.OUTAGE:
+                self.record_returns_at = self._loop.time() + OUTAGE_SECONDS
+            case Strike.STOP:
+                worker.stopping = asyncio.ensure_future(worker.stop())
+                self._start_worker()
+                await asyncio.sleep(0.001)
+            case Strike.CANCEL:
+                self._calls_at_cancel = len(self.model.requests)
+                await self.store.cancel(ROW.run_id)
+            case None:
+                pass
+
+    def _start_worker(self) -> None:
+        self._workers.append(Worker(self, next(self._numbers)))
+
+    def _now_ms(self) -> int:
+        return _EPOCH_MS + round(self._loop.time() * 1000)
+
+    async def _submit(self) -> RunId:
+        await self.store.put_agent(AGENT.digest, AGENT.freeze())
+        batch = await self.store.open_batch(replace(BATCH, agent=AGENT.digest))
+        await self.store.submit(batch, [ROW])
+        self.broker.send([TurnMessage(run_id=ROW.run_id, turn=1, queue=Queue.STARTS)])
+        return ROW.run_id
+
+    async def _answer(self, request: ModelRequest) -> Reply:
+        seen = sum(earlier.messages == request.messages for earlier in self.model.requests) - 1
+        await asyncio.sleep(MODEL_SECONDS)
+        reply = self._play(request, seen)
+        self._failed_calls += isinstance(reply, ModelCallFailed)
+        return reply
+
+    async def _is_over(self, run_id: RunId) -> bool:
+        record = await self.store.run(run_id)
+        return record is not None and record.run.state.is_terminal
+
+    async def _stuck(self, run_id: RunId) -> str:
+        return f"stuck: {await self.store.run(run_id)}, calls: {await self.store.open_call_states(run_id)}"
+
+    async def _end(self) -> None:
+        tasks = [task for worker in self._workers for task in worker.end()]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _due_later(self) -> list[RunId]:
+        await asyncio.sleep(LONGEST_SECONDS)
+        return await self.store.due(limit=1)
+
+    async def _over(self, run_id: RunId, seconds: float, steps: tuple[str, ...]) -> Over:
+        record = await self.store.run(run_id)
+        assert record is not None
+        return Over(
+            record=record,
+            transcript=await self.store.transcript(run_id),
+            ledger=await self.store.ledger(run_id),
+            counts=await self.store.counts(tag_of(run_id)),
+            requests=tuple(self.model.requests),
+            failed_calls=self._failed_calls,
+            calls_after_cancel=len(self.model.requests) - self._calls_at_cancel,
+            messages=self.broker.sent,
+            charges=tuple(self.charges),
+            raised=tuple(self.raised),
+            due_later=tuple(await self._due_later()),
+            seconds=seconds,
+            steps=steps,
+        )
+
+
+def play_out(play: Play, plan: Plan | None = None) -> Over:
+    """A run from its submission until nothing happens any more."""
+
+    async def main() -> Over:
+        return await Box(play, plan or Plan()).play_out()
+
+    return run_in_virtual_time(main())

@@ -1,0 +1,192 @@
+"""A worker of a fleet in a box: everything that makes one in production, but for Celery and the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from paceline.core.errors import InfrastructureError
+from paceline.core.ids import Incarnation
+from paceline.store.port import CallWritten, RunStore
+from paceline.tools import Registry, Tool, ToolContext, tool
+from paceline.worker.call import RanCall, run_call
+from paceline.worker.desk import Desk
+from paceline.worker.join import join_turn
+from paceline.worker.liveness import beat_forever
+from paceline.worker.messages import JoinMessage, Message, TurnMessage
+from paceline.worker.model import ModelClient
+from paceline.worker.process import drain, retire
+from paceline.worker.settings import Settings
+from paceline.worker.sweeper import Sweeper
+from paceline.worker.turn import take_turn
+
+from .broker import Envelope, ToolCall
+
+if TYPE_CHECKING:
+    from .box import Box
+
+SETTINGS = Settings(claim_seconds=30.0, sweep_seconds=5.0)
+TOOL_SECONDS = 1.0
+
+
+class Killed(BaseException):
+    """This worker is no more. Not an Exception: nobody handles it."""
+
+
+class Port:
+    """A port as one worker has it: each call through it is a step before it is made, and one after."""
+
+    def __init__(self, real: object, worker: Worker, name: str) -> None:
+        self._real, self._worker, self._name = real, worker, name
+
+    def __getattr__(self, verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        method, what = getattr(self._real, verb), f"{self._name}.{verb}"
+
+        async def call(*args: object, **options: object) -> object:
+            await self._worker.step(f"before {what}", reaches_record=self._name == "store")
+            answer = await method(*args, **options)
+            await self._worker.step(f"after {what}", reaches_record=self._name == "store")
+            return answer
+
+        return call
+
+
+class Worker:
+    """A worker process: what is left of one are the tasks that take and carry out messages, beat and sweep."""
+
+    def __init__(self, box: Box, number: int) -> None:
+        self.box = box
+        self.is_dead = False
+        self.wakes_at = 0.0
+        self.stopping: asyncio.Future[None] | None = None
+        self.desk = Desk(
+            settings=SETTINGS,
+            store=cast(RunStore, Port(box.store, self, "store")),
+            model=cast(ModelClient, Port(box.model, self, "model")),
+            registry=Registry(),
+            built_in={made.spec.path: made for made in tools_of(self.step, box.charges)},
+            incarnation=Incarnation(f"worker-{number}"),
+            send=self._send,
+        )
+        sweeper = Sweeper(desk=self.desk, empty_queues=box.broker.empty_queues)
+        self.desk.background.append(self._start(lambda: beat_forever(self.desk)))
+        self.desk.background.append(self._start(sweeper.sweep_forever))
+        self.working: set[asyncio.Future[None]] = set()
+        self.taking = self._start(self._take_messages)
+
+    async def step(self, what: str, *, reaches_record: bool = False) -> None:
+        """Everything a worker does to the outside passes here, and whatever happens to workers happens here."""
+        await self._wake()
+        if self.is_dead:
+            raise Killed
+        await self.box.strike(self, what)
+        await self._wake()
+        if reaches_record and asyncio.get_running_loop().time() < self.box.record_returns_at:
+            raise InfrastructureError("the record cannot be reached")
+
+    async def _wake(self) -> None:
+        while self.wakes_at > (now := asyncio.get_running_loop().time()):
+            await asyncio.sleep(self.wakes_at - now)
+
+    def die(self) -> None:
+        """As on SIGKILL: whatever it does next, it does not."""
+        self.is_dead = True
+        self.taking.cancel()
+
+    async def stop(self) -> None:
+        """As on SIGTERM with no grace: nothing more is taken, what is under way is given back, then it is gone."""
+        self.taking.cancel()
+        await drain(self.desk, 0.0)
+        await asyncio.gather(*self.working, return_exceptions=True)
+        with suppress(Killed):
+            await retire(self.desk)
+        self.is_dead = True
+
+    def end(self) -> list[asyncio.Future[None]]:
+        """Let no task of this worker outlive the box; answers with those that are ending."""
+        self.is_dead = True
+        tasks = [*self.desk.background, *self.working, self.taking, *([self.stopping] if self.stopping else [])]
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Future[None]:
+        async def until_death() -> None:
+            with suppress(Killed):
+                await work()
+
+        return asyncio.ensure_future(until_death())
+
+    async def _take_messages(self) -> None:
+        while True:
+            queue, sent_ms, envelope = await self.box.broker.next()
+            self.desk.in_flight.note_delivery(queue, sent_ms)
+            task = self._start(partial(self._handle, envelope))
+            self.working.add(task)
+            task.add_done_callback(self.working.discard)
+            await asyncio.sleep(0)
+
+    async def _handle(self, envelope: Envelope) -> None:
+        match envelope:
+            case TurnMessage(run_id=run_id, turn=turn):
+                await self._task(take_turn(self.desk, run_id, turn))
+            case JoinMessage(run_id=run_id, turn=turn):
+                await self._task(join_turn(self.desk, run_id, turn))
+            case ToolCall(run_id=run_id, turn=turn, call_id=call_id):
+                ran = await self._task(run_call(self.desk, run_id, turn, call_id))
+                if isinstance(ran, RanCall) and ran.written is CallWritten.LAST:
+                    await self.desk.send([JoinMessage(run_id=run_id, turn=turn)])
+
+    async def _task(self, work: Coroutine[Any, Any, Sequence[Message] | RanCall]) -> Sequence[Message] | RanCall:
+        """As the Celery task around it: what it answers with is sent; what it raises is on record, and forgotten."""
+        try:
+            done = await work
+        except Exception as error:
+            self.box.raised.append(error)
+            return ()
+        await self.desk.send(done.messages if isinstance(done, RanCall) else done)
+        return done
+
+    def _send(self, messages: Sequence[Message]) -> None:
+        if self.is_dead:
+            raise Killed
+        self.box.broker.send(messages)
+
+
+def tools_of(step: Callable[[str], Awaitable[None]], charges: list[str]) -> list[Tool]:
+    """A tool of each kind. Whatever happens to workers may happen before or after each of them acts."""
+
+    async def act(ctx: ToolContext) -> str:
+        await step("before a tool")
+        await asyncio.sleep(TOOL_SECONDS)
+        await step("after a tool")
+        return f"done {ctx.call_id}"
+
+    async def look(ctx: ToolContext) -> str:
+        """Look, at once."""
+        return await act(ctx)
+
+    async def fetch(ctx: ToolContext) -> str:
+        """Fetch."""
+        return await act(ctx)
+
+    async def put(ctx: ToolContext) -> str:
+        """Put."""
+        return await act(ctx)
+
+    async def charge(ctx: ToolContext) -> str:
+        """Charge."""
+        charges.append(ctx.idempotency_key)
+        return await act(ctx)
+
+    made: list[Tool] = [
+        tool(effect="reads", placement="inline")(look),
+        tool(effect="reads")(fetch),
+        tool(effect="idempotent")(put),
+        tool(effect="once")(charge),
+    ]
+    return [replace(each, spec=replace(each.spec, path=f"box:{each.spec.name}")) for each in made]

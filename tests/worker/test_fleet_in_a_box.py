@@ -1,0 +1,117 @@
+"""Every step of a run's life, and what happens when fate strikes there. See box/box.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+from worker.box.box import FROZEN_SECONDS, OUTAGE_SECONDS, Over, play_out
+from worker.box.plan import Fate, Plan, Strike
+from worker.box.plays import PLAYS
+from worker.box.promises import REPAIR_SECONDS, check_promises
+
+from paceline.core.ledger import AttemptLost, ModelCalled
+from paceline.worker.call import UNKNOWN_EFFECT
+
+every_play = pytest.mark.parametrize("play", PLAYS)
+
+
+@cache
+def quiet(play: str) -> Over:
+    """The play when nothing goes wrong."""
+    return play_out(PLAYS[play])
+
+
+def struck(play: str, strike: Strike) -> Iterator[tuple[str, Over]]:
+    """The play with this strike at each of its steps in turn, and a name for each."""
+    for step, what in enumerate(quiet(play).steps, start=1):
+        yield f"{strike.name} at step {step}, {what}", play_out(PLAYS[play], Plan(strikes={step: strike}))
+
+
+def met(play: str, fate: Fate) -> Iterator[tuple[str, Over]]:
+    """The play with this fate for each of its messages in turn."""
+    for place in range(quiet(play).messages):
+        fates = [Fate.ARRIVES] * place + [fate]
+        yield f"message {place + 1} {fate.name}", play_out(PLAYS[play], Plan(fates=fates))
+
+
+def same_end(play: str, over: Over) -> bool:
+    """Whether the run came to what it comes to in quiet, apart from calls whose effect is not known."""
+    if UNKNOWN_EFFECT.encode() in b"".join(over.transcript):
+        return over.record.answer == quiet(play).record.answer
+    return over.transcript == quiet(play).transcript
+
+
+def lost_attempts(over: Over) -> int:
+    return sum(isinstance(entry, AttemptLost) for entry in over.ledger)
+
+
+@every_play
+def test_a_quiet_run_calls_the_model_once_a_turn(play: str) -> None:
+    over = quiet(play)
+    check_promises(over)
+    assert over.record.reason == "final_answer"
+    assert lost_attempts(over) == 0
+    answered = sum(isinstance(entry, ModelCalled) for entry in over.ledger)
+    assert len(over.requests) == answered + over.failed_calls
+
+
+@every_play
+def test_a_worker_may_be_killed_at_any_step(play: str) -> None:
+    for when, over in struck(play, Strike.KILL):
+        check_promises(over)
+        assert same_end(play, over), when
+        assert lost_attempts(over) <= 1, when
+        assert over.seconds <= quiet(play).seconds + REPAIR_SECONDS, when
+
+
+@every_play
+def test_a_worker_that_was_given_up_and_wakes_again_changes_nothing(play: str) -> None:
+    for when, over in struck(play, Strike.FREEZE):
+        check_promises(over)
+        assert same_end(play, over), when
+        assert over.seconds <= quiet(play).seconds + FROZEN_SECONDS, when
+
+
+@every_play
+def test_a_stopping_worker_leaves_nothing_that_waits_for_a_timeout(play: str) -> None:
+    for when, over in struck(play, Strike.STOP):
+        check_promises(over)
+        assert same_end(play, over), when
+        assert over.seconds <= quiet(play).seconds + 10, when
+
+
+@every_play
+def test_the_record_may_be_away_from_any_step_on(play: str) -> None:
+    for when, over in struck(play, Strike.OUTAGE):
+        check_promises(over)
+        assert same_end(play, over), when
+        assert over.seconds <= quiet(play).seconds + OUTAGE_SECONDS + REPAIR_SECONDS, when
+
+
+@every_play
+def test_a_run_may_be_cancelled_at_any_step(play: str) -> None:
+    for when, over in struck(play, Strike.CANCEL):
+        check_promises(over)
+        assert over.record.reason == "cancelled" or same_end(play, over), when
+        assert over.calls_after_cancel <= 1, when
+        assert over.seconds <= quiet(play).seconds, when
+
+
+@every_play
+def test_any_message_may_be_lost(play: str) -> None:
+    for which, over in met(play, Fate.LOST):
+        check_promises(over)
+        assert over.transcript == quiet(play).transcript, which
+        assert lost_attempts(over) == 0, which
+        assert over.seconds <= quiet(play).seconds + REPAIR_SECONDS, which
+
+
+@every_play
+@pytest.mark.parametrize("fate", [Fate.TWICE, Fate.LATE])
+def test_any_message_may_come_twice_or_late(play: str, fate: Fate) -> None:
+    for which, over in met(play, fate):
+        check_promises(over)
+        assert over.transcript == quiet(play).transcript, which
+        assert len(over.requests) == len(quiet(play).requests), which
