@@ -8,7 +8,7 @@ import pytest
 
 from paceline.core.errors import AgentFileError, RowError, UsageError
 from paceline.core.lifecycle import State
-from paceline.producer.embedded import FolderInUse, embedded_valkey
+from paceline.producer.embedded import FolderInUse, embedded_valkey, running_server
 from paceline.producer.fleet import BatchStatus
 from paceline.producer.local_run import HOME, RunOptions, RunReport, run_locally, worker_environment
 from paceline.producer.settings import ProducerSettings
@@ -139,3 +139,19 @@ def test_settings_name_every_bad_value() -> None:
     environ = {"PACELINE_CLAIM_SECONDS": "soon", "PACELINE_RETENTION_SECONDS": "0"}
     with pytest.raises(UsageError, match=r"(?s)PACELINE_CLAIM_SECONDS='soon'.*PACELINE_RETENTION_SECONDS='0'"):
         ProducerSettings.from_environment(environ)
+
+
+class Impatient(Notes):
+    """A person who presses Ctrl-C at the first figures."""
+
+    def show(self, status: BatchStatus) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_stops_everything_and_says_how_to_go_on() -> None:
+    notes = Impatient()
+    with pytest.raises(KeyboardInterrupt):
+        run(notes=notes)
+    assert "lives on, and the same command goes on where it stopped" in notes.said[-1]
+    assert running_server(HOME / "valkey") is None
+    assert len(results(run().output)) == 3

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.core.errors import PacelineError
-from paceline.store.connect import check_server, without_password
+from paceline.store.connect import without_password
 
 from .agent_file import load_agent_file
 from .broker_address import broker_address
@@ -119,7 +119,7 @@ def _record(settings: ProducerSettings) -> Iterator[Check]:
 
 def _reachable(fleet: Fleet, settings: ProducerSettings) -> Iterator[Check]:
     store: Any = fleet.store
-    problems = fleet.loop.run(check_server(store, url=fleet.url))
+    problems = fleet.problems()
     info = fleet.loop.run(store.redis.info())
     yield Check(name="redis", mark=Mark.OK, found=_server(fleet.url, info))
     for problem in problems:

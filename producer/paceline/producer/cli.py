@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-import click
 import typer
 
 from paceline.core.errors import PacelineError, UsageError
@@ -31,7 +30,7 @@ def build() -> typer.Typer:
         name="paceline",
         help="Run LLM agents over rows, as batch jobs that survive whatever dies.",
         epilog=_EPILOG,
-        no_args_is_help=True,
+        no_args_is_help=False,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
@@ -65,15 +64,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def run_command(arguments: Sequence[str]) -> int:
     """Run the command; its exit code. What goes wrong is told on stderr, in a line or two."""
     try:
-        # Not standalone: else an interrupt would end with 1, without a word.
         return build()(list(arguments), standalone_mode=False) or 0
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
+    except typer.TyperException as error:
+        print(f"error: {error.format_message()} (see `paceline --help`)", file=sys.stderr)
+        return USAGE
+    except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
-        return _reader_left()
     except Exception as error:
         if os.environ.get("PACELINE_DEBUG"):
             raise
@@ -89,12 +85,6 @@ def _tell(error: Exception) -> int:
         file=sys.stderr,
     )
     return INFRASTRUCTURE
-
-
-def _reader_left() -> int:
-    # What is still in stdout's buffer has nowhere to go, and must not be tried again at exit.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from paceline.core.ids import BatchName, BatchTag, RunId, batch_tag, tag_of
 from paceline.core.ledger import Entry
 from paceline.core.lifecycle import State
 from paceline.core.transcript import Fragment
-from paceline.store.connect import Severity, check_server, connect
+from paceline.store.connect import ServerProblem, Severity, check_server, connect
 from paceline.store.loop_thread import LoopThread
 from paceline.store.port import BatchCounts, BatchInfo, CallState, Cancelled, RunRecord, RunStore, WorkerReport
 from paceline.store.record import RedisRunStore
@@ -118,17 +118,21 @@ class Fleet:
         self.loop.run(self.store.aclose())
         self.loop.close()
 
+    def problems(self) -> list[ServerProblem]:
+        """What is wrong with the server. Raises InfrastructureError, which says what to do, if it cannot be asked."""
+        if not isinstance(self.store, RedisRunStore):
+            return []
+        return self.loop.run(check_server(self.store, url=self.url))
+
     def check(self) -> list[str]:
         """What is not well with the server but does not forbid its use.
 
         Raises InfrastructureError if it cannot be reached, or would lose runs.
         """
-        if not isinstance(self.store, RedisRunStore):
-            return []
-        problems = self.loop.run(check_server(self.store, url=self.url))
-        fatal = [f"{problem.what}: {problem.fix}" for problem in problems if problem.severity is Severity.FAIL]
+        problems = self.problems()
+        fatal = [problem for problem in problems if problem.severity is Severity.FAIL]
         if fatal:
-            raise InfrastructureError("\n".join(fatal))
+            raise InfrastructureError("\n".join(f"{problem.what}: {problem.fix}" for problem in fatal))
         self._is_checked = True
         return [f"{problem.what}: {problem.fix}" for problem in problems]
 

@@ -23,6 +23,7 @@ def opened_fleet() -> Iterator[Fleet]:
     beside = None if settings.redis_url else running_server(FOLDER)
     if settings.redis_url or beside or not FOLDER.is_dir():
         with Fleet(settings=replace(settings, redis_url=settings.redis_url or beside)) as fleet:
+            fleet.problems()  # a server that cannot be reached is told of once, and well
             yield fleet
     else:
         with embedded_valkey(FOLDER) as url, Fleet(settings=replace(settings, redis_url=url)) as fleet:

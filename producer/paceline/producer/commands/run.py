@@ -79,6 +79,8 @@ def submit(
 ) -> None:
     """Hand rows to a running fleet and print the batch's name. Again: adds what is missing, nothing else."""
     with opened_fleet() as fleet:
+        for problem in fleet.check():
+            typer.echo(f"warning: {problem}", err=True)
         submitted = fleet.submit(agent, input, batch=batch, tenant=tenant)
     submission = submitted.submission
     added = (submission.created, submission.existed) if submission else (0, 0)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .opening import opened_fleet
 from .options import BatchOption, JsonOption
 from .printing import print_json, print_table
+
+if TYPE_CHECKING:
+    from paceline.producer.fleet import Fleet
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="the run's id")]
 
@@ -93,15 +96,25 @@ def cancel(
 ) -> None:
     """End a run, or every run of a batch, as cancelled. What is running is let finish its step."""
     with opened_fleet() as fleet:
-        if fleet.has_batch(name):
-            outcomes = {outcome.value: count for outcome, count in fleet.batch(name).cancel().items()}
-        else:
-            outcomes = {fleet.cancel(name).value: 1}
+        outcomes = _cancelled(fleet, name)
     if as_json:
         print_json({"name": name, **outcomes})
         return
     words = {"cancelled": "cancelled", "requested": "end as soon as their step is done", "ended": "were over already"}
     typer.echo(", ".join(f"{count} {words.get(outcome, outcome)}" for outcome, count in outcomes.items()))
+
+
+def _cancelled(fleet: Fleet, name: str) -> dict[str, int]:
+    from paceline.core.errors import UnknownRun
+
+    if fleet.has_batch(name):
+        return {outcome.value: count for outcome, count in fleet.batch(name).cancel().items()}
+    try:
+        return {fleet.cancel(name).value: 1}
+    except UnknownRun:
+        raise UnknownRun(
+            f"no batch and no run {name!r} is on record: `paceline status` and `paceline runs` list them"
+        ) from None
 
 
 def _refuse_unknown(option: str, given: str | None, known: list[str]) -> None:

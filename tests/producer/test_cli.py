@@ -1,0 +1,331 @@
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+from support.producing import AGENT
+from support.runs import SPENT, Driven, model_called
+
+from paceline.core.endings import Outcome, StopReason
+from paceline.core.ids import BatchName, RunId, run_id
+from paceline.producer import screen as screens
+from paceline.producer.cli import run_command
+from paceline.producer.commands import batches
+from paceline.producer.embedded import FOLDER, embedded_valkey
+from paceline.producer.fleet import Fleet
+from paceline.store.port import TurnWrite
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("PACELINE_", "ANTHROPIC_"))]:
+        monkeypatch.delenv(name)
+    Path("agent.yaml").write_text("name: oncall\nmodel: claude-sonnet-5-5\nprompt: Who owns {service}?\n")
+    Path("rows.jsonl").write_text('{"id": "a", "service": "search"}\n{"id": "b", "service": "cart"}\n')
+
+
+@pytest.fixture
+def prefix(valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A record of the test's own."""
+    prefix = f"test-{uuid.uuid4().hex[:8]}"
+    monkeypatch.setenv("PACELINE_REDIS_URL", valkey_url)
+    monkeypatch.setenv("PACELINE_PREFIX", prefix)
+    return prefix
+
+
+class Said:
+    """What a command said, and how it ended."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: str) -> None:
+        capsys.readouterr()
+        self.code = run_command(arguments)
+        self.out, self.err = capsys.readouterr()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def finish(batch: str, row: str, reason: StopReason = StopReason.FINAL_ANSWER) -> RunId:
+    run = run_id(BatchName(batch), row)
+
+    async def one_turn(fleet: Fleet) -> None:
+        driven = Driven(fleet.store, run)
+        await driven.begin()
+        answer = "Ada" if reason is StopReason.FINAL_ANSWER else None
+        outcome = Outcome(reason=reason, answer=answer, message="no answer after 1 turns")
+        await fleet.store.finish(driven.held, TurnWrite(spent=SPENT, ledger=(model_called(),)), outcome)
+
+    with Fleet() as fleet:
+        fleet.loop.run(one_turn(fleet))
+    return run
+
+
+def submitted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Said(capsys, "submit", "agent.yaml", "--input", "rows.jsonl", "--batch", "nightly").code == 0
+
+
+@pytest.mark.usefixtures("prefix")
+def test_submitting_prints_the_batch_and_again_adds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    first = Said(capsys, "submit", "agent.yaml", "--input", "rows.jsonl")
+    again = Said(capsys, "submit", "agent.yaml", "--input", "rows.jsonl", "--json")
+    assert first.out.startswith("oncall-")
+    assert "2 rows submitted, 0 were there already" in first.err
+    assert again.json == {"batch": first.out.strip(), "created": 0, "existed": 2}
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_server_that_could_lose_runs_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    said = Said(capsys, "submit", "agent.yaml", "--input", "rows.jsonl")
+    assert "warning: the append-only file is off" in said.err
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_batch_is_followed_from_the_queue_to_its_results(capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(capsys)
+    queued = Said(capsys, "status", "nightly")
+    assert "queued" in queued.out
+    assert "waiting: no worker is alive" in queued.out
+    finish("nightly", "b")
+    finish("nightly", "a")
+    waited = Said(capsys, "wait", "nightly")
+    assert (waited.code, waited.out) == (
+        0,
+        "2 rows, 2 turns, 0 tool calls, 246 tokens in (16% from cache), 80 out, $0.0000\n",
+    )
+    results = Said(capsys, "results", "nightly").out.splitlines()
+    assert [json.loads(line)["id"] for line in results] == ["a", "b"]
+    to_file = Said(capsys, "results", "nightly", "-o", "out.jsonl", "--json")
+    assert to_file.json == {"batch": "nightly", "output": "out.jsonl", "rows": 2}
+    assert Path("out.jsonl").read_text().splitlines() == results
+
+
+@pytest.mark.usefixtures("prefix")
+def test_waiting_says_with_its_code_that_a_row_did_not_succeed(capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(capsys)
+    finish("nightly", "a")
+    finish("nightly", "b", StopReason.MAX_TURNS)
+    said = Said(capsys, "wait", "nightly", "--json")
+    assert said.code == 1
+    assert said.json["stop_reasons"] == {"final_answer": 1, "max_turns": 1}
+
+
+@pytest.mark.usefixtures("prefix")
+def test_waiting_ends_when_the_time_is_up(capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(capsys)
+    said = Said(capsys, "wait", "nightly", "--timeout", "0.05")
+    assert said.code == 1
+    assert "2 runs are not over after 0.05 s" in said.err
+
+
+@pytest.mark.usefixtures("prefix")
+def test_batches_are_listed_with_what_they_wait_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no batch is on record" in Said(capsys, "status").out
+    submitted(capsys)
+    said = Said(capsys, "status")
+    assert said.out.splitlines()[1].split() == ["nightly", "2", "2", "0", "0", "0", "0", "$0.0000"]
+    assert "nightly waits: no worker is alive" in said.out
+    (data,) = Said(capsys, "status", "--json").json
+    assert data["waiting"] == ["no worker is alive: start some with `paceline worker`"]
+
+
+@pytest.mark.usefixtures("prefix")
+def test_runs_are_listed_and_chosen_by_state_and_stop_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(capsys)
+    finish("nightly", "b", StopReason.MAX_TURNS)
+    assert len(Said(capsys, "runs").out.splitlines()) == 3
+    by_reason = Said(capsys, "runs", "--stop-reason", "max_turns", "--json").json
+    assert [(run["id"], run["answer"]) for run in by_reason] == [("b", None)]
+    assert [run["id"] for run in Said(capsys, "runs", "--state", "queued", "--json").json] == ["a"]
+    assert "there are more" in Said(capsys, "runs", "--limit", "1").err
+    wrong = Said(capsys, "runs", "--state", "quued")
+    assert wrong.code == 2
+    assert "none of" in wrong.err
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_run_is_told_and_its_messages_only_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(capsys)
+    run = finish("nightly", "a")
+    quiet = Said(capsys, "show", run)
+    assert quiet.out.startswith("Row 'a' of batch nightly by agent oncall succeeded")
+    assert "Who owns" not in quiet.out
+    assert "Who owns search?" in Said(capsys, "show", run, "--transcript").out
+    assert Said(capsys, "show", run, "--json").json["result"]["stop_reason"] == "final_answer"
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_run_or_a_batch_is_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(capsys)
+    assert Said(capsys, "cancel", run_id(BatchName("nightly"), "a")).out == "1 cancelled\n"
+    assert Said(capsys, "cancel", "nightly", "--json").json == {"name": "nightly", "ended": 1, "cancelled": 1}
+    unknown = Said(capsys, "cancel", "nihgtly")
+    assert (unknown.code, unknown.err.startswith("error: no batch and no run 'nihgtly'")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("submit", "none.yaml", "-i", "rows.jsonl"), "error: none.yaml: no such file"),
+        (("submit", "agent.yaml", "-i", "none.jsonl"), "error: none.jsonl: no such file"),
+        (("status", "none"), "error: no batch 'none' is on record"),
+        (("show", "none"), "error: no run 'none' is on record"),
+        (("run", "agent.yaml", "-i", "rows.jsonl"), "error: there is no key for the model"),
+        (("submit", "agent.yaml"), "Missing option '--input'"),
+        (("frobnicate",), "No such command 'frobnicate'"),
+    ],
+)
+@pytest.mark.usefixtures("prefix")
+def test_what_the_caller_can_mend_ends_with_2_and_a_line(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], why: str
+) -> None:
+    said = Said(capsys, *arguments)
+    assert said.code == 2
+    assert why in " ".join(said.err.split())
+    assert "Traceback" not in said.err
+
+
+def test_without_a_fleet_the_caller_is_told_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
+    said = Said(capsys, "status")
+    assert said.code == 2
+    assert "set PACELINE_REDIS_URL" in said.err
+
+
+def test_a_worker_without_a_fleet_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "there is no fleet to join" in Said(capsys, "worker").err
+
+
+@pytest.mark.parametrize("command", [("status",), ("submit", "agent.yaml", "-i", "rows.jsonl"), ("wait", "x")])
+def test_a_server_that_is_away_ends_with_3_and_names_the_address_without_its_password(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PACELINE_REDIS_URL", "redis://:secret@127.0.0.1:1/0")
+    said = Said(capsys, *command)
+    assert said.code == 3
+    assert "Redis at redis://:***@127.0.0.1:1/0 cannot be reached" in said.err
+    assert "secret" not in said.err
+
+
+def test_a_wrong_password_a_replica_and_eviction_are_told_apart_and_nothing_is_submitted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with embedded_valkey(tmp_path / "server") as url, Redis.from_url(url) as client:
+        submit = ("submit", "agent.yaml", "--input", "rows.jsonl")
+        monkeypatch.setenv("PACELINE_REDIS_URL", url.replace("redis://:", "redis://:x"))
+        wrong = Said(capsys, *submit)
+        monkeypatch.setenv("PACELINE_REDIS_URL", url)
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        evicting = Said(capsys, *submit)
+        client.config_set("maxmemory-policy", "noeviction")
+        client.replicaof("127.0.0.1", "1")
+        replica = Said(capsys, *submit)
+        assert client.dbsize() == 0
+    assert [said.code for said in (wrong, evicting, replica)] == [3, 3, 3]
+    assert "refuses the login" in wrong.err
+    assert "CONFIG SET maxmemory-policy noeviction" in evicting.err
+    assert "point PACELINE_REDIS_URL at the primary" in replica.err
+
+
+def test_what_a_run_left_in_the_folder_can_be_read_afterwards(capsys: pytest.CaptureFixture[str]) -> None:
+    with embedded_valkey(FOLDER) as url, Fleet(url) as fleet:
+        fleet.submit(AGENT, [{"id": "a", "prompt": "x"}], batch="nightly")
+        assert Said(capsys, "status", "nightly").code == 0
+    assert "batch nightly" in Said(capsys, "status", "nightly").out
+
+
+@pytest.mark.usefixtures("prefix")
+def test_the_doctor_finds_a_fit_set_up_fit(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-very-secret")
+    said = Said(capsys, "doctor", "agent.yaml", "--json")
+    marks = {check["check"]: check["mark"] for check in said.json}
+    assert said.code == 0
+    assert {marks[name] for name in ("python", "packages", "key", "clock", "broker", "agent")} == {"ok"}
+    assert marks["workers"] == "warn"
+    assert "secret" not in said.out
+
+
+def test_the_doctor_says_what_is_wrong_and_how_to_mend_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PACELINE_REDIS_URL", "redis://127.0.0.1:1/0")
+    said = Said(capsys, "doctor", "none.yaml")
+    assert said.code == 1
+    assert "fail  redis: Redis at redis://127.0.0.1:1/0 cannot be reached" in said.out
+    assert "fail  agent: none.yaml: no such file" in said.out
+    assert "warn  key: no key" in said.out
+    monkeypatch.setenv("PACELINE_CLAIM_SECONDS", "soon")
+    assert "fail  settings: PACELINE_CLAIM_SECONDS='soon'" in Said(capsys, "doctor").out
+
+
+def test_the_doctor_knows_that_no_fleet_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    said = Said(capsys, "doctor")
+    assert said.code == 0
+    assert "`paceline run` will start an embedded Valkey" in said.out
+
+
+def test_an_interrupt_ends_with_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(batches, "opened_fleet", interrupted)
+    assert Said(capsys, "status").code == 130
+
+
+def test_a_fault_of_ours_is_a_line_and_a_traceback_only_on_demand(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(batches, "opened_fleet", broken)
+    said = Said(capsys, "status")
+    assert said.code == 3
+    assert said.err.startswith("error: unexpected ZeroDivisionError: division by zero\nPACELINE_DEBUG=1 shows where")
+    monkeypatch.setenv("PACELINE_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        run_command(["status"])
+
+
+def test_the_help_needs_nothing_that_is_slow_to_import() -> None:
+    code = (
+        "import sys; from paceline.producer.cli import run_command; run_command(['--help']); "
+        "print(sorted({'anthropic', 'celery', 'kombu', 'redis', 'pydantic', 'jsonschema'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    command = [sys.executable, "-m", "paceline.producer.cli", "doctor"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        process.wait()
+
+
+@pytest.mark.usefixtures("prefix")
+def test_progress_is_one_line_that_is_redrawn_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(capsys)
+    with Fleet() as fleet, screens.LiveScreen() as screen:
+        screen.show(fleet.batch("nightly").status())
+        screen.say("a note [that is no markup]")
+    assert "a note [that is no markup]" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("prefix")
+def test_progress_is_a_line_now_and_then_where_it_is_piped(capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(capsys)
+    with Fleet() as fleet, screens.screen() as screen:
+        status = fleet.batch("nightly").status()
+        capsys.readouterr()
+        screen.show(status)
+        screen.show(status)
+    assert capsys.readouterr().err == "0/2 rows, 0 running, 0 turns, 0 tokens, $0.0000, - cached\n"
