@@ -31,15 +31,6 @@ WHAT_TO_DO: Mapping[StopReason, str] = MappingProxyType(
 )
 
 
-def ended_by_status(status: BatchStatus) -> dict[Status, int]:
-    """Rows by how they ended."""
-    ended: dict[Status, int] = {}
-    for state, count in status.counts.states.items():
-        if state.is_terminal and count:
-            ended[state.status] = count
-    return ended
-
-
 def report_rows(status: BatchStatus) -> list[tuple[str, str, int, str]]:
     """Ended how, why, how many, what to do: the most frequent first, successes before all."""
     reasons = sorted(status.counts.reasons.items(), key=lambda item: -item[1])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, assert_never
 
-from paceline.core.endings import StopReason
 from paceline.core.ids import trace_id
 from paceline.core.ledger import AttemptLost, CallRan, Ended, Entry, Held, ModelCalled
 from paceline.core.lifecycle import State, Status
@@ -132,8 +132,6 @@ def totals(story: RunStory) -> Iterator[tuple[str, str]]:
 
 def story_json(story: RunStory, *, with_transcript: bool) -> dict[str, Any]:
     """The story as plain data. The messages only if asked for: they may hold what is nobody else's business."""
-    from dataclasses import asdict
-
     result = result_of(story.record).to_json()
     if not with_transcript:
         result |= {"answer": None, "output": None}
@@ -178,6 +176,3 @@ def _block(block: dict[str, Any]) -> str:
 def clock(at_ms: int) -> str:
     """The time of day, UTC."""
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%H:%M:%SZ")
-
-
-__all__ = ["StopReason", "headline", "messages", "story_json", "timeline", "totals"]
