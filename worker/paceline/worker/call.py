@@ -16,11 +16,12 @@ from paceline.core.ledger import CallRan
 from paceline.core.run import Run
 from paceline.core.tool_spec import Effect
 from paceline.core.transcript import result_block
-from paceline.store.port import CallBegun, CallResult, CallWritten, HeldCall, NotBegun, OpenCall
+from paceline.store.port import CallBegun, CallResult, CallWritten, HeldCall, NotBegun, OpenCall, Written
 from paceline.tools import ToolContext, ToolResult, run_tool
 
 from .desk import Desk, now_ms, until_written
 from .messages import ChordMessage, Message
+from .onward import due_messages
 
 log = logging.getLogger("paceline.call")
 
@@ -38,7 +39,7 @@ class RanCall:
     """What became of a call here, and what is to be sent because of it."""
 
     written: CallWritten
-    messages: tuple[Message, ...] = ()
+    messages: Sequence[Message] = ()
 
     @property
     def is_last(self) -> bool:
@@ -50,7 +51,8 @@ _NOT_OURS = RanCall(written=CallWritten.LOST)
 
 async def run_call(desk: Desk, run_id: RunId, turn: int, call_id: CallId) -> RanCall:
     """Carry out one try of a call, if it is open and nobody else has it."""
-    begun = await desk.store.begin_call(run_id, turn, call_id, desk.claim(_LONGEST_CALL_SECONDS))
+    claim = desk.claim(_LONGEST_CALL_SECONDS)
+    begun = await until_written(lambda: desk.store.begin_call(run_id, turn, call_id, claim))
     if isinstance(begun, NotBegun):
         return _NOT_OURS
     held = HeldCall(run_id=run_id, turn=turn, call_id=call_id, attempt=begun.attempt)
@@ -100,9 +102,15 @@ async def _store(desk: Desk, held: HeldCall, result: CallResult) -> RanCall:
 async def _cut(desk: Desk, held: HeldCall, begun: CallBegun) -> RanCall:
     """The worker stops before the call is done: give it back, or say that its effect is not known."""
     if begun.call.effect is Effect.ONCE:
-        return await _store(desk, held, unknown_effect(held, begun.call, worker=desk.incarnation))
-    await until_written(lambda: desk.store.recover_call(held))
-    return RanCall(written=CallWritten.LOST, messages=(_again(held),))
+        ran = await _store(desk, held, unknown_effect(held, begun.call, worker=desk.incarnation))
+        if ran.written is not CallWritten.LOST:
+            return ran
+    elif await until_written(lambda: desk.store.recover_call(held)) is Written.WRITTEN:
+        return RanCall(written=CallWritten.LOST, messages=(_again(held),))
+    # The result was written just before: what is due because of it is not known here any more.
+    return RanCall(
+        written=CallWritten.LOST, messages=await until_written(lambda: due_messages(desk.store, held.run_id))
+    )
 
 
 def _again(held: HeldCall) -> ChordMessage:

@@ -39,6 +39,8 @@ class InFlight:
     """What a process is working on right now."""
 
     tasks: set[asyncio.Task[object]] = field(default_factory=set)
+    time_is_up: bool = False
+    """The process ends: whatever begins now is given back at once."""
     model_calls: dict[asyncio.Future[Answer | ModelCallFailed], RunId] = field(default_factory=dict)
     """Each with its run. A run has two where a worker that was given up for dead has come back."""
     cut: set[asyncio.Future[Answer | ModelCallFailed]] = field(default_factory=set)
@@ -50,9 +52,11 @@ class InFlight:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """While the current task carries out an attempt: `drain` may cut it."""
+        """While the current task carries out an attempt: it is cut when the process has no more time."""
         task = cast("asyncio.Task[object]", asyncio.current_task())
         self.tasks.add(task)
+        if self.time_is_up:
+            task.cancel()
         try:
             yield
         finally:
@@ -79,6 +83,12 @@ class InFlight:
         for calling in [calling for calling, of_run in self.model_calls.items() if of_run == run_id]:
             self.cut.add(calling)
             calling.cancel()
+
+    def cut_tasks(self) -> None:
+        """Have every attempt give its claim back, and each that begins from now on."""
+        self.time_is_up = True
+        for task in self.tasks:
+            task.cancel()
 
     def note_delivery(self, queue: Queue, sent_ms: int) -> None:
         self.delivered_ms[queue] = max(sent_ms, self.delivered_ms.get(queue, 0))

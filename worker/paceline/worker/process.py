@@ -103,11 +103,11 @@ def built_in_tools(store: RunStore) -> Mapping[str, Tool]:
 
 async def drain(desk: Desk, grace_seconds: float) -> None:
     """Let the tasks in flight end by themselves; after the grace, make them give their claims back."""
-    in_flight = desk.in_flight.tasks
-    if in_flight:
-        _, late = await asyncio.wait(set(in_flight), timeout=grace_seconds)
-        for task in late:
-            task.cancel()
+    in_flight, loop = desk.in_flight, asyncio.get_running_loop()
+    end = loop.time() + grace_seconds
+    while in_flight.tasks and loop.time() < end:
+        await asyncio.wait(set(in_flight.tasks), timeout=end - loop.time())
+    in_flight.cut_tasks()
 
 
 async def retire(desk: Desk) -> None:

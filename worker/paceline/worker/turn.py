@@ -34,9 +34,10 @@ from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment, check_next, check_sendable, results_message
 from paceline.store.port import Begun, Held, NotBegun, OpenCall, TurnWrite, Written
 
-from .call import run_call, run_inline
+from .call import RanCall, run_call, run_inline
 from .desk import Desk, now_ms, until_written
-from .messages import ChordMessage, JoinMessage, Message, TurnMessage
+from .messages import JoinMessage, Message, TurnMessage
+from .onward import chord_of, due_messages
 
 log = logging.getLogger("paceline.turn")
 
@@ -50,7 +51,9 @@ _TIMER_SLACK_SECONDS = 0.02
 
 async def take_turn(desk: Desk, run_id: RunId, turn: int) -> Sequence[Message]:
     """Carry out one attempt at this turn, if it is due and nobody else has it. Answers with what is to be sent."""
-    begun = await desk.store.begin(run_id, turn, desk.claim(desk.settings.model_seconds))
+    claim = desk.claim(desk.settings.model_seconds)
+    # Asked again until there is a reply: the claim may be ours already, and then nobody else can have it.
+    begun = await until_written(lambda: desk.store.begin(run_id, turn, claim))
     if isinstance(begun, NotBegun):
         return ()
     with desk.in_flight.working():
@@ -72,7 +75,8 @@ async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
     except Exception as error:
         log.exception("run %s turn %d: a fault of paceline's own", run.run_id, run.turn)
         message = f"a fault of paceline's own: {type(error).__name__}"
-        await desk.store.finish(_held(run), TurnWrite(), Outcome(reason=StopReason.INTERNAL_ERROR, message=message))
+        outcome = Outcome(reason=StopReason.INTERNAL_ERROR, message=message)
+        await until_written(lambda: desk.store.finish(_held(run), TurnWrite(), outcome))
         return ()
 
 
@@ -81,7 +85,8 @@ async def _give_back(desk: Desk, run: Run) -> Sequence[Message]:
     entry = AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), worker=desk.incarnation)
     write = TurnWrite(streaks=run.streaks, ledger=(entry,))
     await until_written(lambda: desk.store.recover(_held(run), write))
-    return (TurnMessage(run_id=run.run_id, turn=run.turn),)
+    # The attempt may have been written just before it was cut short: then something else is due.
+    return await until_written(lambda: due_messages(desk.store, run.run_id))
 
 
 def _held(run: Run) -> Held:
@@ -271,15 +276,24 @@ class Attempt:
         inline = [call for call in calls if call.placement is Placement.INLINE]
         fleet = [call for call in calls if call.placement is Placement.FLEET]
         if not inline:
-            return (_chord(self.run, fleet),)
+            return (chord_of(self.run, fleet),)
         if not fleet:
             return await self._join_inline(asked, inline)
-        await self.desk.send((_chord(self.run, fleet),))
-        ran = await asyncio.gather(
-            *(run_call(self.desk, self.run.run_id, self.run.turn, call.call_id) for call in inline)
-        )
-        is_last = any(call.is_last for call in ran)
+        await self.desk.send((chord_of(self.run, fleet),))
+        is_last = any(call.is_last for call in await self._run_beside(inline))
         return (JoinMessage(run_id=self.run.run_id, turn=self.run.turn),) if is_last else ()
+
+    async def _run_beside(self, inline: Sequence[OpenCall]) -> Sequence[RanCall]:
+        """Run these calls here, each under a claim of its own, while others of the turn run in the fleet."""
+        running = [
+            asyncio.ensure_future(run_call(self.desk, self.run.run_id, self.run.turn, call.call_id)) for call in inline
+        ]
+        try:
+            await asyncio.wait(running)
+        except asyncio.CancelledError:
+            await asyncio.wait(running)  # each is cut as this one is, and gives its own claim back first
+            raise
+        return [call.result() for call in running]
 
     async def _join_inline(self, asked: Fragment, calls: Sequence[OpenCall]) -> Sequence[Message]:
         results = await asyncio.gather(*(run_inline(self.desk, self.agent, self.run, call) for call in calls))
@@ -312,10 +326,3 @@ def _open_call(agent: Agent, call: Call) -> OpenCall:
         effect=effect,
         placement=Placement.INLINE if inline else Placement.FLEET,
     )
-
-
-def _chord(run: Run, calls: Sequence[OpenCall]) -> ChordMessage:
-    """The calls that may start now: all that may run side by side, and the first of those that must not."""
-    once = next((call for call in calls if call.effect is Effect.ONCE), None)
-    start = [call.call_id for call in calls if call.effect is not Effect.ONCE or call is once]
-    return ChordMessage(run_id=run.run_id, turn=run.turn, calls=tuple(start))
