@@ -30,12 +30,14 @@ from paceline.worker.scripted_model import ModelRequest, Reply, ScriptedModel
 from .broker import Broker
 from .plan import Plan, Strike
 from .virtual_time import run_in_virtual_time
-from .worker import SETTINGS, Killed, Worker, tools_of
+from .worker import SETTINGS, TOOLS, Killed, Worker
 
 FROZEN_SECONDS = 100.0
 """Longer than a claim: whoever was frozen wakes up as a worker that was given up."""
 OUTAGE_SECONDS = 60.0
 LONGEST_SECONDS = 3600.0
+_LOOK_SECONDS = 0.5
+_SETTLING_SECONDS = 10.0
 MODEL_SECONDS = 7.0
 """Longer than the time between two beats, in which a cancelled run's call is cut."""
 
@@ -46,11 +48,8 @@ _EPOCH_MS = 1_800_000_000_000
 ROW = a_row()
 
 
-async def _no_step(_what: str) -> None:
-    """No worker runs the tools from which only their specs are taken."""
-
-
-AGENT = Agent(name="boxer", model="claude-sonnet-5-5", tools=tuple(each.spec for each in tools_of(_no_step, [])))
+AGENT = Agent(name="boxer", model="claude-sonnet-5-5", tools=tuple(each.spec for each in TOOLS))
+_FROZEN = AGENT.freeze()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +103,10 @@ class Box:
         for _ in range(2):
             self._start_worker()
         while not await self._is_over(run_id):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(_LOOK_SECONDS)
             assert self._loop.time() - began < LONGEST_SECONDS, await self._stuck(run_id)
         seconds, steps = self._loop.time() - began, tuple(self.steps)
-        await asyncio.sleep(FROZEN_SECONDS if Strike.FREEZE in self._plan.strikes.values() else SETTINGS.claim_seconds)
+        await asyncio.sleep(FROZEN_SECONDS if Strike.FREEZE in self._plan.strikes.values() else _SETTLING_SECONDS)
         await self._end()
         return await self._over(run_id, seconds, steps)
 
@@ -140,7 +139,7 @@ class Box:
         return _EPOCH_MS + round(self._loop.time() * 1000)
 
     async def _submit(self) -> RunId:
-        await self.store.put_agent(AGENT.digest, AGENT.freeze())
+        await self.store.put_agent(AGENT.digest, _FROZEN)
         batch = await self.store.open_batch(replace(BATCH, agent=AGENT.digest))
         await self.store.submit(batch, [ROW])
         self.broker.send([TurnMessage(run_id=ROW.run_id, turn=1, queue=Queue.STARTS)])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -35,6 +36,51 @@ TOOL_SECONDS = 1.0
 
 class Killed(BaseException):
     """This worker is no more. Not an Exception: nobody handles it."""
+
+
+_here: ContextVar[Worker] = ContextVar("_here")
+"""The worker whose task this is."""
+
+
+async def _act(ctx: ToolContext) -> str:
+    await _here.get().step("before a tool")
+    await asyncio.sleep(TOOL_SECONDS)
+    await _here.get().step("after a tool")
+    return f"done {ctx.call_id}"
+
+
+async def look(ctx: ToolContext) -> str:
+    """Look, at once."""
+    return await _act(ctx)
+
+
+async def fetch(ctx: ToolContext) -> str:
+    """Fetch."""
+    return await _act(ctx)
+
+
+async def put(ctx: ToolContext) -> str:
+    """Put."""
+    return await _act(ctx)
+
+
+async def charge(ctx: ToolContext) -> str:
+    """Charge."""
+    _here.get().box.charges.append(ctx.idempotency_key)
+    return await _act(ctx)
+
+
+def _at_its_path(made: Tool) -> Tool:
+    return replace(made, spec=replace(made.spec, path=f"box:{made.spec.name}"))
+
+
+TOOLS = (
+    _at_its_path(tool(effect="reads", placement="inline")(look)),
+    _at_its_path(tool(effect="reads")(fetch)),
+    _at_its_path(tool(effect="idempotent")(put)),
+    _at_its_path(tool(effect="once")(charge)),
+)
+"""A tool of each kind."""
 
 
 class Port:
@@ -68,7 +114,7 @@ class Worker:
             store=cast(RunStore, Port(box.store, self, "store")),
             model=cast(ModelClient, Port(box.model, self, "model")),
             registry=Registry(),
-            built_in={made.spec.path: made for made in tools_of(self.step, box.charges)},
+            built_in={made.spec.path: made for made in TOOLS},
             incarnation=Incarnation(f"worker-{number}"),
             send=self._send,
         )
@@ -116,6 +162,7 @@ class Worker:
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Future[None]:
         async def until_death() -> None:
+            _here.set(self)
             with suppress(Killed):
                 await work()
 
@@ -155,38 +202,3 @@ class Worker:
         if self.is_dead:
             raise Killed
         self.box.broker.send(messages)
-
-
-def tools_of(step: Callable[[str], Awaitable[None]], charges: list[str]) -> list[Tool]:
-    """A tool of each kind. Whatever happens to workers may happen before or after each of them acts."""
-
-    async def act(ctx: ToolContext) -> str:
-        await step("before a tool")
-        await asyncio.sleep(TOOL_SECONDS)
-        await step("after a tool")
-        return f"done {ctx.call_id}"
-
-    async def look(ctx: ToolContext) -> str:
-        """Look, at once."""
-        return await act(ctx)
-
-    async def fetch(ctx: ToolContext) -> str:
-        """Fetch."""
-        return await act(ctx)
-
-    async def put(ctx: ToolContext) -> str:
-        """Put."""
-        return await act(ctx)
-
-    async def charge(ctx: ToolContext) -> str:
-        """Charge."""
-        charges.append(ctx.idempotency_key)
-        return await act(ctx)
-
-    made: list[Tool] = [
-        tool(effect="reads", placement="inline")(look),
-        tool(effect="reads")(fetch),
-        tool(effect="idempotent")(put),
-        tool(effect="once")(charge),
-    ]
-    return [replace(each, spec=replace(each.spec, path=f"box:{each.spec.name}")) for each in made]

@@ -9,6 +9,7 @@ cut here.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -24,6 +25,8 @@ from paceline.core.step import FailureKind, ModelCallFailed
 _CONNECT_SECONDS = 10.0
 _SPEND_CAP_SECONDS = 300.0
 """How often an account at its spending cap is tried again: it has no retry-after, and nothing but a person ends it."""
+_LONGEST_WAIT_SECONDS = 86_400.0
+"""No server's word is taken for more than a day: it may be a slip, and the run would be gone without a trace."""
 
 
 class ModelClient(Protocol):
@@ -80,17 +83,17 @@ class AnthropicModel:
 
 
 def _of_status(error: anthropic.APIStatusError) -> ModelCallFailed:
-    status, said = error.status_code, _said(error)
+    status, said, seconds = error.status_code, _said(error), _retry_after(error)
     if status in (429, 529):
         return ModelCallFailed(
             kind=FailureKind.THROTTLED,
             message=said,
             chance=random.random(),
-            retry_after_seconds=_retry_after(error),
+            retry_after_seconds=_SPEND_CAP_SECONDS if _is_spend_cap(error) else seconds,
             blames=ErrorClass.QUOTA,
         )
     if status in (408, 409) or status >= 500 or status < 400:
-        return _transient(said)
+        return _transient(said, retry_after_seconds=seconds)
     return _refused(said, ErrorClass.INFRA if status in (401, 402, 403, 404) else ErrorClass.INPUT)
 
 
@@ -103,30 +106,38 @@ def _said(error: anthropic.APIStatusError) -> str:
     return f"{error.status_code} from the API or something before it"
 
 
-def _retry_after(error: anthropic.APIStatusError) -> float | None:
-    """Seconds to wait, from `retry-after-ms` or `retry-after` (seconds or a date); a spending cap names none."""
+def _is_spend_cap(error: anthropic.APIStatusError) -> bool:
     headers = error.response.headers
-    if headers.get("retry-after-ms", "").isdigit():
-        return int(headers["retry-after-ms"]) / 1000
-    said = headers.get("retry-after", "")
-    if said:
-        return _seconds_of(said)
-    return _SPEND_CAP_SECONDS if headers.get("x-should-retry") == "false" else None
+    return headers.get("x-should-retry") == "false" and "retry-after" not in headers
+
+
+def _retry_after(error: anthropic.APIStatusError) -> float | None:
+    """Seconds to wait, from `retry-after-ms` or `retry-after` (seconds or a date), where one of them can be read."""
+    headers = error.response.headers
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    seconds = milliseconds / 1000 if milliseconds is not None else _seconds_of(headers.get("retry-after", ""))
+    return None if seconds is None else min(max(0.0, seconds), _LONGEST_WAIT_SECONDS)
 
 
 def _seconds_of(said: str) -> float | None:
     try:
-        return max(0.0, float(said))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds())
+        return (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds()
     except (ValueError, TypeError):
+        return _number(said)
+
+
+def _number(said: str) -> float | None:
+    try:
+        number = float(said)
+    except ValueError:
         return None
+    return None if math.isnan(number) else number
 
 
-def _transient(message: str) -> ModelCallFailed:
-    return ModelCallFailed(kind=FailureKind.TRANSIENT, message=message, chance=random.random())
+def _transient(message: str, *, retry_after_seconds: float | None = None) -> ModelCallFailed:
+    return ModelCallFailed(
+        kind=FailureKind.TRANSIENT, message=message, chance=random.random(), retry_after_seconds=retry_after_seconds
+    )
 
 
 def _refused(message: str, blames: ErrorClass) -> ModelCallFailed:
