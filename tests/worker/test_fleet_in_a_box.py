@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
-from worker.box.box import FROZEN_SECONDS, OUTAGE_SECONDS, Over, play_out
+from worker.box.box import MODEL_SECONDS, OUTAGE_SECONDS, Over, play_out
 from worker.box.plan import Fate, Plan, Strike
 from worker.box.plays import PLAYS
 from worker.box.promises import REPAIR_SECONDS, check_promises
 
 from paceline.core.ledger import AttemptLost, ModelCalled
-from paceline.worker.call import UNKNOWN_EFFECT
+from paceline.worker.doubt import UNKNOWN_EFFECT
 
 BACKGROUND = {
     f"{side} store.{verb}"
@@ -82,7 +82,7 @@ def test_a_worker_that_was_given_up_and_wakes_again_changes_nothing(play: str) -
     for when, over in struck(play, Strike.FREEZE):
         check_promises(over)
         assert same_end(play, over), when
-        assert over.seconds <= quiet(play).seconds + FROZEN_SECONDS, when
+        assert over.seconds <= quiet(play).seconds + REPAIR_SECONDS + MODEL_SECONDS, when
 
 
 @every_play

@@ -21,7 +21,7 @@ plans = st.builds(
 
 
 @given(play=st.sampled_from(sorted(PLAYS)), plan=plans)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_whatever_happens_a_run_ends_once_and_keeps_every_promise(play: str, plan: Plan) -> None:
     over = play_out(PLAYS[play], plan)
     check_promises(over)
@@ -35,7 +35,7 @@ def test_whatever_happens_a_run_ends_once_and_keeps_every_promise(play: str, pla
 
 
 @given(play=st.sampled_from(sorted(PLAYS)), fates=st.lists(st.sampled_from(Fate), max_size=25))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_while_its_worker_lives_no_turn_is_taken_by_another(play: str, fates: list[Fate]) -> None:
     over, quiet = play_out(PLAYS[play], Plan(fates=fates)), play_out(PLAYS[play])
     check_promises(over)

@@ -21,6 +21,7 @@ from paceline.core.ids import RunId, tag_of
 from paceline.core.ledger import Entry
 from paceline.core.step import ModelCallFailed
 from paceline.core.transcript import Fragment
+from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.store.memory import MemoryRunStore
 from paceline.store.port import BatchCounts, RunRecord
 from paceline.worker.messages import TurnMessage
@@ -32,8 +33,8 @@ from .plan import Plan, Strike
 from .virtual_time import run_in_virtual_time
 from .worker import SETTINGS, TOOLS, Killed, Worker
 
-FROZEN_SECONDS = 100.0
-"""Longer than a claim: whoever was frozen wakes up as a worker that was given up."""
+FROZEN_SECONDS = 42.0
+"""As long as it takes to give a worker up: whoever was frozen wakes up while another has its turn."""
 OUTAGE_SECONDS = 60.0
 LONGEST_SECONDS = 3600.0
 _LOOK_SECONDS = 0.5
@@ -48,7 +49,12 @@ _EPOCH_MS = 1_800_000_000_000
 ROW = a_row()
 
 
-AGENT = Agent(name="boxer", model="claude-sonnet-5-5", tools=tuple(each.spec for each in TOOLS))
+AGENT = Agent(
+    name="boxer",
+    model="claude-sonnet-5-5",
+    tools=tuple(each.spec for each in TOOLS),
+    on_unknown_effect=OnUnknownEffect.TELL,
+)
 _FROZEN = AGENT.freeze()
 
 

@@ -14,7 +14,8 @@ from paceline.core.errors import InfrastructureError
 from paceline.core.ids import Incarnation
 from paceline.store.port import CallWritten, RunStore
 from paceline.tools import Registry, Tool, ToolContext, tool
-from paceline.worker.call import RanCall, run_call
+from paceline.worker.call import run_call
+from paceline.worker.call_result import RanCall
 from paceline.worker.desk import Desk
 from paceline.worker.join import join_turn
 from paceline.worker.liveness import beat_forever
