@@ -11,6 +11,7 @@
 | `{prefix}:{NN}:whole:<run>` | hash | finish_call, join; texts that the model was shown cut | as the run |
 | `{prefix}:{NN}:due` | sorted set | every transition; a run leaves it when it ends | while a run of the shard lives |
 | `{prefix}:{NN}:counts:<tag>` | hash | every transition | the batch's last ending in the shard + retention |
+| `{prefix}:{NN}:mark` | string | confirmations, so that there is a write to wait for | last confirmation + retention |
 | `{prefix}:batch:{<tag>}` | hash | open_batch | the batch's last submission or ending + retention |
 | `{prefix}:rows:{<tag>}` | sorted set | submit | as the batch |
 | `{prefix}:batches` | sorted set | open_batch | the last submission + retention |
@@ -61,6 +62,9 @@ class Keys:
     def ledger(self, run: RunId) -> str:
         return self.of_run(run)[4]
 
+    def calls(self, run: RunId) -> str:
+        return self.of_run(run)[6]
+
     def whole(self, run: RunId) -> str:
         return self.of_run(run)[8]
 
@@ -71,6 +75,10 @@ class Keys:
     def counts(self, tag: BatchTag) -> list[str]:
         """A batch's totals, one for each shard."""
         return [f"{self.prefix}:{{{shard:02d}}}:counts:{tag}" for shard in range(SHARDS)]
+
+    def mark(self, beside: str) -> str:
+        """A key of no meaning in the slot of this one, which has a shard's hash tag."""
+        return f"{beside.partition('}')[0]}}}:mark"
 
     def batch(self, tag: BatchTag) -> str:
         return f"{self.prefix}:batch:{{{tag}}}"

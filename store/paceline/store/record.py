@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from redis.asyncio import Redis
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError
 
 from paceline.core.endings import Outcome
-from paceline.core.errors import Bug, InfrastructureError
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
 from paceline.core.ledger import Entry
 from paceline.core.ledger import decode as decode_entry
@@ -20,6 +18,7 @@ from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment
 
 from . import encoding
+from .border import border
 from .keys import Keys
 from .port import (
     BatchCounts,
@@ -73,18 +72,18 @@ class RedisRunStore:
     # Submission
 
     async def put_agent(self, digest: AgentDigest, frozen: bytes) -> None:
-        with _border():
+        with border():
             await self.redis.set(self.keys.agent(digest), frozen, ex=self._retention_s)
 
     async def agent(self, digest: AgentDigest) -> bytes | None:
-        with _border():
+        with border():
             stored = await self.redis.getex(self.keys.agent(digest), ex=self._retention_s)
         return cast("bytes | None", stored)
 
     async def open_batch(self, batch: BatchInfo) -> BatchInfo:
         tag = batch_tag(batch.name)
         key = self.keys.batch(tag)
-        with _border():
+        with border():
             async with self.redis.pipeline(transaction=True) as pipe:
                 for field, value in encoding.batch_fields(batch).items():
                     pipe.hsetnx(key, field, value)  # whoever opens it first, opens it wholly
@@ -101,7 +100,7 @@ class RedisRunStore:
             return []
         rows = self.keys.rows(tag)
         nonce = _nonce()
-        with _border():
+        with border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 # The rows first: a row without a run is skipped by readers, a run without a row would be invisible.
                 pipe.zadd(rows, {run.run_id: run.index for run in runs}, nx=True)
@@ -151,7 +150,7 @@ class RedisRunStore:
 
     async def _keep_batch(self, tag: BatchTag) -> None:
         # In another slot than the run, so not in its script: at worst a batch is forgotten a little early.
-        with _border():
+        with border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 pipe.expire(self.keys.batch(tag), self._retention_s)
                 pipe.expire(self.keys.rows(tag), self._retention_s)
@@ -200,7 +199,7 @@ class RedisRunStore:
         return Written((await self._eval(ScriptName.JOIN, held.run_id, arguments)).decode())
 
     async def whole_result(self, run_id: RunId, call_id: CallId) -> str | None:
-        with _border():
+        with border():
             stored = await _reply(self.redis.hget(self.keys.whole(run_id), call_id))
         return None if stored is None else stored.decode()
 
@@ -209,13 +208,13 @@ class RedisRunStore:
     async def now_ms(self) -> int:
         if self._clock:
             return self._clock()
-        with _border():
+        with border():
             seconds, microseconds = await self.redis.time()
         return int(seconds) * 1000 + int(microseconds) // 1000
 
     async def due(self, *, limit: int) -> list[RunId]:
         now = await self.now_ms()
-        with _border():
+        with border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 for key in self.keys.due():
                     pipe.zrangebyscore(key, "-inf", now, start=0, num=limit, withscores=True)
@@ -238,7 +237,7 @@ class RedisRunStore:
 
     async def may_sweep(self, owner: Incarnation, *, seconds: float) -> bool:
         key, mine = self.keys.sweep(), f"{owner} {_nonce()}"
-        with _border():
+        with border():
             # What is found there is ours where the reply to the first try was lost.
             found = await self.redis.set(key, mine, nx=True, px=int(seconds * 1000), get=True)
         return found is None or found == mine.encode()
@@ -251,7 +250,7 @@ class RedisRunStore:
         return cancelled
 
     async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
-        with _border():
+        with border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 for run_id in run_ids:
                     pipe.hget(self.keys.run(run_id), "cancel")
@@ -262,7 +261,7 @@ class RedisRunStore:
         return (await self.runs([run_id]))[0]
 
     async def runs(self, run_ids: Sequence[RunId]) -> list[RunRecord | None]:
-        with _border():
+        with border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 for run_id in run_ids:
                     pipe.hgetall(self.keys.run(run_id))
@@ -273,12 +272,12 @@ class RedisRunStore:
         ]
 
     async def transcript(self, run_id: RunId) -> tuple[Fragment, ...]:
-        with _border():
+        with border():
             stored = await _reply(self.redis.lrange(self.keys.log(run_id), 0, -1))
         return tuple(Fragment(fragment) for fragment in stored)
 
     async def ledger(self, run_id: RunId) -> tuple[Entry, ...]:
-        with _border():
+        with border():
             stored = await _reply(self.redis.lrange(self.keys.ledger(run_id), 0, -1))
         return tuple(decode_entry(entry) for entry in stored)
 
@@ -287,23 +286,23 @@ class RedisRunStore:
         return examined.calls if examined else ()
 
     async def batch(self, tag: BatchTag) -> BatchInfo | None:
-        with _border():
+        with border():
             stored = await _reply(self.redis.hgetall(self.keys.batch(tag)))
         return encoding.read_batch(stored) if b"agent" in stored else None
 
     async def batches(self, *, limit: int) -> list[BatchInfo]:
-        with _border():
+        with border():
             names = await _reply(self.redis.zrevrange(self.keys.batches(), 0, limit - 1))
         found = [await self.batch(batch_tag(BatchName(name.decode()))) for name in names]
         return [batch for batch in found if batch]
 
     async def batch_rows(self, tag: BatchTag, *, start: int, count: int) -> list[RunId]:
-        with _border():
+        with border():
             stored = await _reply(self.redis.zrange(self.keys.rows(tag), start, start + count - 1))
         return [RunId(run.decode()) for run in stored]
 
     async def counts(self, tag: BatchTag) -> BatchCounts:
-        with _border():
+        with border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 for key in self.keys.counts(tag):
                     pipe.hgetall(key)
@@ -314,7 +313,7 @@ class RedisRunStore:
 
     async def beat(self, report: WorkerReport, *, alive_seconds: float) -> None:
         alive_ms, now = int(alive_seconds * 1000), await self.now_ms()
-        with _border():
+        with border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 pipe.set(self.keys.worker(report.incarnation), encoding.encode_report(report), px=alive_ms)
                 pipe.zadd(self.keys.workers(), {report.incarnation: now + alive_ms})
@@ -323,12 +322,12 @@ class RedisRunStore:
                 await pipe.execute()
 
     async def retire(self, incarnation: Incarnation) -> None:
-        with _border():
+        with border():
             await self.redis.delete(self.keys.worker(incarnation))
             await self.redis.zrem(self.keys.workers(), incarnation)
 
     async def workers(self) -> list[WorkerReport]:
-        with _border():
+        with border():
             stored = await _reply(self.redis.zrange(self.keys.workers(), 0, -1))
             names = [Incarnation(name.decode()) for name in stored]
             async with self.redis.pipeline(transaction=False) as pipe:
@@ -338,7 +337,7 @@ class RedisRunStore:
         return [encoding.decode_report(name, report) for name, report in zip(names, reports, strict=True) if report]
 
     async def alive_ms(self, owners: Sequence[Incarnation]) -> dict[Incarnation, int]:
-        with _border():
+        with border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 for owner in owners:
                     pipe.pttl(self.keys.worker(owner))
@@ -348,11 +347,11 @@ class RedisRunStore:
     # The model's room
 
     async def hold_model(self, model: str, *, seconds: float) -> None:
-        with _border():
+        with border():
             await self.redis.set(self.keys.model_hold(model), 1, px=max(1, int(seconds * 1000)))
 
     async def model_hold_seconds(self, model: str) -> float:
-        with _border():
+        with border():
             left = await self.redis.pttl(self.keys.model_hold(model))
         return max(0, left) / 1000
 
@@ -367,7 +366,7 @@ class RedisRunStore:
 
     async def _eval(self, name: ScriptName, run_id: RunId, own: Sequence[Argument]) -> Any:
         script, arguments = self._scripts[name], self._arguments(run_id, own)
-        with _border():
+        with border():
             try:
                 return await _reply(self.redis.evalsha(script.sha, self._key_count, *arguments))
             except NoScriptError:
@@ -375,11 +374,11 @@ class RedisRunStore:
 
     async def _eval_many(self, name: ScriptName, calls: Sequence[tuple[RunId, list[Argument]]]) -> list[Any]:
         script = self._scripts[name]
-        with _border():
+        with border():
             await self.redis.script_load(script.text)
             async with self.redis.pipeline(transaction=False) as pipe:
                 for run_id, own in calls:
-                    pipe.evalsha(script.sha, self._key_count, *self._arguments(run_id, own))
+                    pipe.execute_command("EVALSHA", script.sha, self._key_count, *self._arguments(run_id, own))
                 return await pipe.execute()
 
 
@@ -397,18 +396,3 @@ def _nonce() -> str:
 async def _reply(command: Awaitable[Any] | Any) -> Any:
     """What a command answers; redis-py types one class for its sync and its asyncio client."""
     return await command
-
-
-@contextmanager
-def _border() -> Iterator[None]:
-    """Where redis-py's errors become ours."""
-    try:
-        yield
-    except ResponseError as error:
-        if type(error) is ResponseError and "script: " in str(
-            error
-        ):  # a script of ours ran into a fault: no server is to blame, and no retry will help
-            raise Bug(f"a script of the record failed: {error}") from error
-        raise InfrastructureError(f"Redis refused a command of the record: {error}") from error
-    except RedisError as error:
-        raise InfrastructureError(f"the record in Redis could not be reached or written: {error}") from error

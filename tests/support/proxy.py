@@ -1,0 +1,88 @@
+"""A way to a server that can be slow, cut, or secured: a TCP proxy on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from paceline.store.loop_thread import LoopThread
+
+_CHUNK_BYTES = 65_536
+
+
+@dataclass(slots=True)
+class Proxy:
+    """Passes bytes on, each way `delay_seconds` later. `drop_connections` cuts what is open; new ones are let in."""
+
+    target_port: int
+    delay_seconds: float = 0.0
+    port: int = 0
+    connections: int = 0
+    """So many were made so far."""
+    _loop: LoopThread = field(default_factory=LoopThread)
+    _open: set[asyncio.StreamWriter] = field(default_factory=set)
+    _server: asyncio.Server | None = None
+
+    def start(self, tls: ssl.SSLContext | None) -> None:
+        self._loop.run(self._listen(tls))
+
+    def stop(self) -> None:
+        self._loop.run(self._close())
+        self._loop.close()
+
+    def drop_connections(self) -> None:
+        """Reset every open connection, on both sides."""
+        self._loop.run(self._drop())
+
+    async def _listen(self, tls: ssl.SSLContext | None) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=tls)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self._drop()
+
+    async def _drop(self) -> None:
+        for writer in list(self._open):
+            writer.transport.abort()
+        while self._open:
+            await asyncio.sleep(0.005)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        with self._kept(writer), suppress(OSError):
+            to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
+            with self._kept(to_writer):
+                await asyncio.gather(self._pass(reader, to_writer), self._pass(to_reader, writer))
+
+    @contextmanager
+    def _kept(self, writer: asyncio.StreamWriter) -> Iterator[None]:
+        self._open.add(writer)
+        try:
+            yield
+        finally:
+            writer.transport.abort()
+            self._open.discard(writer)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # One chunk after the other: a slow way is also a narrow one.
+        while chunk := await reader.read(_CHUNK_BYTES):
+            await asyncio.sleep(self.delay_seconds)
+            writer.write(chunk)
+            await writer.drain()
+        writer.close()
+
+
+@contextmanager
+def running_proxy(target_port: int, *, tls: ssl.SSLContext | None = None) -> Iterator[Proxy]:
+    """A proxy on a free port of loopback; with `tls` it speaks TLS to its clients."""
+    proxy = Proxy(target_port)
+    proxy.start(tls)
+    try:
+        yield proxy
+    finally:
+        proxy.stop()
