@@ -9,7 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.core.ledger import LEDGER_VERSION, AttemptLost, CallRan, Ended, Entry, Held, ModelCalled, decode, encode
+from paceline.core.ledger import (
+    LEDGER_VERSION,
+    AttemptLost,
+    CallRan,
+    EffectInDoubt,
+    EffectRuledOut,
+    Ended,
+    Entry,
+    Held,
+    ModelCalled,
+    Source,
+    decode,
+    encode,
+)
 from paceline.core.run import Spent, Streaks
 from paceline.core.usage import Usage
 
@@ -43,6 +56,29 @@ ENTRIES: list[Entry] = [
     Held(turn=2, attempt=1, at_ms=1_800_000_002_000, wait_seconds=2.5, reason="529 overloaded ☃"),
     AttemptLost(turn=2, attempt=1, at_ms=1_800_000_003_000, worker="w1"),
     Ended(turn=2, at_ms=1_800_000_004_000, reason="max_turns", message="no answer after 2 turns"),
+    EffectInDoubt(
+        turn=3,
+        call="toolu_3",
+        tool="charge",
+        attempt=1,
+        at_ms=1_800_000_036_000,
+        began_ms=1_800_000_005_000,
+        worker="w1",
+        why="its worker was lost",
+    ),
+    EffectRuledOut(turn=3, call="toolu_3", tool="charge", at_ms=1_800_000_037_000, source=Source.RECONCILE),
+    CallRan(
+        turn=3,
+        call="toolu_4",
+        tool="charge",
+        attempt=1,
+        at_ms=1_800_000_038_000,
+        took_ms=0,
+        worker="",
+        is_error=False,
+        result_chars=4,
+        source=Source.PERSON,
+    ),
 ]
 
 
@@ -51,7 +87,14 @@ def test_an_entry_is_read_back_as_it_was_written(entry: Entry) -> None:
     assert decode(encode(entry)) == entry
 
 
-@given(st.one_of(*(st.from_type(kind) for kind in (ModelCalled, CallRan, Held, AttemptLost, Ended))))
+@given(
+    st.one_of(
+        *(
+            st.from_type(kind)
+            for kind in (ModelCalled, CallRan, Held, AttemptLost, EffectInDoubt, EffectRuledOut, Ended)
+        )
+    )
+)
 def test_any_entry_is_read_back_as_it_was_written(entry: Entry) -> None:
     try:
         stored = encode(entry)
@@ -69,7 +112,7 @@ def test_entries_of_the_first_version_stay_readable() -> None:
 
 def test_an_entry_says_what_it_is_and_of_which_version() -> None:
     kinds = [json.loads(encode(entry))["kind"] for entry in ENTRIES]
-    assert kinds == ["model", "model", "call", "held", "lost", "ended"]
+    assert kinds == ["model", "model", "call", "held", "lost", "ended", "in_doubt", "ruled_out", "call"]
     assert {json.loads(encode(entry))["version"] for entry in ENTRIES} == {LEDGER_VERSION}
 
 

@@ -22,27 +22,33 @@ from support.runs import (
     a_row,
     asking,
     call_ran,
+    in_doubt,
     model_called,
+    ruled_out,
     submitted,
 )
 from support.worlds import World
 
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId, batch_tag, run_id
-from paceline.core.ledger import AttemptLost, Ended
+from paceline.core.ledger import AttemptLost, Ended, ModelCalled, Source
 from paceline.core.lifecycle import TERMINAL, State
 from paceline.core.run import Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import results_message, user_text
 from paceline.store.port import (
+    Asked,
     BatchInfo,
     Begun,
     CallBegun,
     CallStored,
     CallWritten,
     Cancelled,
+    Doubt,
     Held,
     HeldCall,
     NotBegun,
+    OpenCall,
+    Resolved,
     Submitted,
     TurnWrite,
     WorkerReport,
@@ -166,7 +172,7 @@ async def test_a_message_for_another_turn_is_stale(world: World) -> None:
     assert await world.store.begin(driven.run_id, 1, a_claim()) is NotBegun.STALE
 
 
-@pytest.mark.parametrize("state", sorted({State.IN_TOOLS, State.JOINING, *TERMINAL}))
+@pytest.mark.parametrize("state", sorted({State.IN_TOOLS, State.AWAITING_DECISION, State.JOINING, *TERMINAL}))
 async def test_no_turn_begins_in_another_phase(world: World, state: State) -> None:
     driven = await a_queued_run(world.store)
     await driven.bring_to(state)
@@ -304,7 +310,7 @@ async def test_an_empty_answer_is_an_answer(world: World) -> None:
     assert record.answer == ""
 
 
-@pytest.mark.parametrize("state", [State.QUEUED, State.TURN_DUE, State.ON_HOLD])
+@pytest.mark.parametrize("state", [State.QUEUED, State.TURN_DUE, State.ON_HOLD, State.AWAITING_DECISION])
 async def test_the_sweeper_can_end_a_run_that_nobody_holds(world: World, state: State) -> None:
     driven = await a_queued_run(world.store)
     await driven.bring_to(state)
@@ -544,6 +550,171 @@ async def test_a_recovered_call_is_taken_again_and_its_late_result_is_lost(world
     assert await world.store.recover_call(again) is Written.LOST
 
 
+# Calls in doubt ------------------------------------------------------------------------------------------------------
+
+
+async def _in_doubt(world: World, *others: OpenCall, asked: Asked = Asked.PERSON) -> tuple[Driven, HeldCall]:
+    """A run with a `once` call `c1` in doubt, before others of its turn."""
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1", Effect.ONCE), *others)
+    return driven, await driven.doubt("c1", asked)
+
+
+async def test_a_run_awaits_a_decision_about_a_call_of_which_nobody_knows_what_it_did(world: World) -> None:
+    driven, _ = await _in_doubt(world)
+    run = await driven.look()
+    assert (run.state, run.owner) == (State.AWAITING_DECISION, "")
+    assert (await world.store.ledger(driven.run_id))[-1] == in_doubt("c1")
+    state = (await world.store.open_call_states(driven.run_id))[0]
+    assert (state.owner, state.attempt, state.has_result) == ("", 1, False)
+    assert state.doubt == Doubt(asked=Asked.PERSON, worker="worker-2", began_ms=world.clock.now_ms)
+
+
+async def test_a_call_in_doubt_is_not_begun_and_its_late_result_is_lost(world: World) -> None:
+    driven, late = await _in_doubt(world, a_call("p"))
+    before = await _everything(world, driven.run_id)
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim()) is NotBegun.IN_DOUBT
+    assert (await driven.finish_call(late)).written is CallWritten.LOST
+    assert await world.store.doubt(late, Asked.PERSON, in_doubt("c1")) is Written.LOST
+    assert await world.store.recover_call(late) is Written.LOST
+    assert await world.store.rule_out(late, ruled_out("c1")) is Written.LOST
+    assert await _everything(world, driven.run_id) == before
+
+
+async def test_other_calls_run_to_their_end_before_a_decision_is_awaited_and_once_calls_wait(world: World) -> None:
+    driven, _ = await _in_doubt(world, a_call("p"), a_call("q"), a_call("c2", Effect.ONCE))
+    running = await driven.begin_call("p")
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c2"), a_claim()) is NotBegun.WAITS
+    assert await driven.run_call("q") == CallStored(written=CallWritten.STORED)
+    assert (await driven.look()).state is State.IN_TOOLS
+    assert await driven.finish_call(running) == CallStored(written=CallWritten.STORED)
+    assert (await driven.look()).state is State.AWAITING_DECISION
+    assert len(await world.store.open_call_states(driven.run_id)) == 4
+
+
+async def test_a_call_that_may_run_again_keeps_its_run_from_awaiting_a_decision(world: World) -> None:
+    driven, _ = await _in_doubt(world, a_call("p"))
+    await world.store.recover_call(await driven.begin_call("p"))
+    assert (await driven.look()).state is State.IN_TOOLS
+    await driven.run_call("p")
+    assert (await driven.look()).state is State.AWAITING_DECISION
+
+
+async def test_a_call_that_has_not_taken_effect_may_run(world: World) -> None:
+    driven, _ = await _in_doubt(world, a_call("c2", Effect.ONCE))
+    await world.let_pass(60)
+    assert await world.store.resolve(driven.run_id, CallId("c1"), ruled_out("c1")) is Resolved.RESOLVED
+    assert (await driven.look()).state is State.IN_TOOLS
+    assert await world.store.due(limit=10) == [driven.run_id]
+    assert (await world.store.ledger(driven.run_id))[-1] == ruled_out("c1")
+    again = await driven.begin_call("c1")
+    assert again.attempt == 2
+    assert await driven.finish_call(again) == CallStored(written=CallWritten.STORED, next_once=CallId("c2"))
+
+
+async def test_a_call_that_has_taken_effect_gets_its_result_from_whoever_knows_it(world: World) -> None:
+    driven, _ = await _in_doubt(world, a_call("c2", Effect.ONCE))
+    known = replace(a_result("c1", "charged", whole="charged 5"), entry=replace(call_ran("c1"), source=Source.PERSON))
+    assert await world.store.resolve(driven.run_id, CallId("c1"), known) is Resolved.RESOLVED
+    assert (await world.store.ledger(driven.run_id))[-1] == known.entry
+    assert await world.store.whole_result(driven.run_id, CallId("c1")) == "charged 5"
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim()) is NotBegun.DONE
+    assert await driven.run_call("c2") == CallStored(written=CallWritten.LAST)
+    results = await world.store.results(driven.run_id, 1)
+    assert results is not None
+    assert results.blocks[CallId("c1")] == known.block
+
+
+async def test_a_decision_that_brings_the_last_result_makes_the_join_due(world: World) -> None:
+    driven, _ = await _in_doubt(world, a_call("p"))
+    await driven.run_call("p")
+    assert await world.store.resolve(driven.run_id, CallId("c1"), a_result("c1")) is Resolved.RESOLVED
+    assert (await driven.look()).state is State.JOINING
+    assert await world.store.due(limit=10) == [driven.run_id]
+
+
+async def test_a_call_can_be_decided_while_others_of_its_turn_still_run(world: World) -> None:
+    driven, _ = await _in_doubt(world, a_call("p"))
+    running = await driven.begin_call("p")
+    assert await world.store.resolve(driven.run_id, CallId("c1"), a_result("c1")) is Resolved.RESOLVED
+    assert await driven.finish_call(running) == CallStored(written=CallWritten.LAST)
+
+
+async def test_there_is_nothing_to_decide_about_a_call_in_no_doubt(world: World) -> None:
+    driven, _ = await _in_doubt(world, a_call("p"))
+    store = world.store
+    for call in ("p", "unknown"):
+        assert await store.resolve(driven.run_id, CallId(call), ruled_out(call)) is Resolved.NOT_IN_DOUBT
+    assert await store.resolve(NOBODY, CallId("c1"), ruled_out("c1")) is Resolved.MISSING
+    await store.resolve(driven.run_id, CallId("c1"), a_result("c1"))
+    for entry in (ruled_out("c1"), a_result("c1", "another")):
+        assert await store.resolve(driven.run_id, CallId("c1"), entry) is Resolved.NOT_IN_DOUBT
+    await store.cancel(driven.run_id)
+    assert await store.resolve(driven.run_id, CallId("c1"), ruled_out("c1")) is Resolved.NOT_IN_DOUBT
+
+
+async def test_a_tool_is_asked_under_a_claim_that_says_so(world: World) -> None:
+    driven, _ = await _in_doubt(world, asked=Asked.TOOL)
+    assert (await driven.look()).state is State.IN_TOOLS
+    began_ms = world.clock.now_ms
+    await world.let_pass(31)
+    begun = await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim("worker-3", nonce="n"))
+    doubt = Doubt(asked=Asked.TOOL, worker="worker-2", began_ms=began_ms)
+    assert begun == CallBegun(call=a_call("c1", Effect.ONCE), attempt=2, agent=BATCH.agent, doubt=doubt)
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim("worker-3", nonce="n")) == begun
+    nothing_to_say = await world.store.resolve(driven.run_id, CallId("c1"), ruled_out("c1"))
+    assert nothing_to_say is Resolved.NOT_IN_DOUBT, "the tool is asked first"
+
+
+async def test_what_the_tool_says_its_call_came_to_is_its_result(world: World) -> None:
+    driven, _ = await _in_doubt(world, asked=Asked.TOOL)
+    assert await driven.run_call("c1") == CallStored(written=CallWritten.LAST)
+
+
+async def test_a_call_that_its_tool_rules_out_may_run(world: World) -> None:
+    driven, _ = await _in_doubt(world, asked=Asked.TOOL)
+    asked = await driven.begin_call("c1")
+    assert await world.store.rule_out(asked, ruled_out("c1", Source.RECONCILE)) is Written.WRITTEN
+    assert await world.store.rule_out(asked, ruled_out("c1", Source.RECONCILE)) is Written.LOST
+    begun = await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim())
+    assert begun == CallBegun(call=a_call("c1", Effect.ONCE), attempt=3, agent=BATCH.agent)
+
+
+async def test_a_tool_that_cannot_say_leaves_it_to_a_person_and_the_lost_try_is_remembered(world: World) -> None:
+    driven, _ = await _in_doubt(world, asked=Asked.TOOL)
+    began_ms = world.clock.now_ms
+    await world.let_pass(31)
+    asked = await driven.begin_call("c1", a_claim("worker-3"))
+    assert await world.store.doubt(asked, Asked.PERSON, in_doubt("c1")) is Written.WRITTEN
+    assert (await driven.look()).state is State.AWAITING_DECISION
+    state = (await world.store.open_call_states(driven.run_id))[0]
+    assert state.doubt == Doubt(asked=Asked.PERSON, worker="worker-2", began_ms=began_ms)
+
+
+async def test_a_lost_question_to_the_tool_is_asked_again(world: World) -> None:
+    driven, _ = await _in_doubt(world, asked=Asked.TOOL)
+    assert await world.store.recover_call(await driven.begin_call("c1")) is Written.WRITTEN
+    begun = await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim())
+    assert isinstance(begun, CallBegun)
+    assert begun.doubt is not None
+
+
+async def test_only_a_call_in_doubt_can_be_ruled_out(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    held = await _held_call(driven)
+    assert await world.store.rule_out(held, ruled_out("c1")) is Written.LOST
+
+
+async def test_a_cancelled_run_does_not_await_a_decision(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1", Effect.ONCE))
+    held = await driven.begin_call("c1")
+    await world.store.cancel(driven.run_id)
+    assert await world.store.doubt(held, Asked.PERSON, in_doubt("c1")) is Written.WRITTEN
+    assert (await driven.look()).state is State.CANCELLED
+    assert (await world.store.ledger(driven.run_id))[-1] == in_doubt("c1")
+
+
 # Joining -------------------------------------------------------------------------------------------------------------
 
 
@@ -615,7 +786,7 @@ async def test_a_turn_with_open_calls_does_not_join(world: World) -> None:
 # Cancelling ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", [State.QUEUED, State.TURN_DUE, State.ON_HOLD, State.JOINING])
+@pytest.mark.parametrize("state", [State.QUEUED, State.TURN_DUE, State.ON_HOLD, State.JOINING, State.AWAITING_DECISION])
 async def test_a_run_of_which_nothing_runs_is_cancelled_at_once(world: World, state: State) -> None:
     driven = await a_queued_run(world.store)
     await driven.bring_to(state)
@@ -743,15 +914,17 @@ async def test_a_queued_run_is_looked_at_when_nobody_has_begun_it_in_time(world:
         (State.ON_HOLD, 10),
         (State.IN_TOOLS, 30),
         (State.JOINING, 30),
+        (State.AWAITING_DECISION, 0),
     ],
 )
 async def test_each_move_says_when_to_look_at_the_run(world: World, state: State, after_seconds: int) -> None:
     driven = await a_queued_run(world.store)
     await world.let_pass(20)
     await driven.bring_to(state)
-    await world.let_pass(after_seconds - 0.001)
-    assert await world.store.due(limit=10) == []
-    await world.let_pass(0.001)
+    if after_seconds:
+        await world.let_pass(after_seconds - 0.001)
+        assert await world.store.due(limit=10) == []
+        await world.let_pass(0.001)
     assert await world.store.due(limit=10) == [driven.run_id]
 
 
@@ -838,6 +1011,7 @@ async def test_a_batch_adds_up_to_its_runs(world: World) -> None:
     driven = [await a_queued_run(world.store, f"row-{number}", index=number) for number in range(12)]
     for run, state in zip(driven, State, strict=False):
         await run.bring_to(state)
+    entries = [entry for run in driven for entry in await world.store.ledger(run.run_id)]
     counts = await world.store.counts(TAG)
     records = [record for record in await world.store.runs([run.run_id for run in driven]) if record]
     assert len(records) == counts.runs == 12
@@ -845,7 +1019,7 @@ async def test_a_batch_adds_up_to_its_runs(world: World) -> None:
     assert counts.states == {state: sum(record.run.state is state for record in records) for state in State}
     assert counts.reasons == {outcome.reason: 1 for outcome in ENDS.values()}
     assert counts.spent == sum((record.run.spent for record in records), Spent())
-    assert counts.turns == sum([len(await world.store.ledger(run.run_id)) for run in driven]) - 1, "one is a CallRan"
+    assert counts.turns == sum(isinstance(entry, ModelCalled) for entry in entries)
 
 
 async def test_an_unknown_price_is_counted_not_added(world: World) -> None:

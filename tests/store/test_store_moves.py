@@ -6,14 +6,25 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 import pytest
-from support.runs import A_WRITE, BATCH, ENDS, Driven, a_call, a_claim, a_queued_run, a_result
+from support.runs import (
+    A_WRITE,
+    BATCH,
+    ENDS,
+    Driven,
+    a_call,
+    a_claim,
+    a_queued_run,
+    a_result,
+    in_doubt,
+    ruled_out,
+)
 from support.worlds import World
 
 from paceline.core.errors import IllegalTransition
 from paceline.core.ids import CallId, batch_tag
 from paceline.core.lifecycle import MOVES, Event, State
 from paceline.core.transcript import user_text
-from paceline.store.port import CallBegun, HeldCall
+from paceline.store.port import Asked, CallBegun, HeldCall
 
 pytestmark = pytest.mark.anyio
 
@@ -38,12 +49,23 @@ async def _recover(driven: Driven) -> object:
     return await driven.store.recover(await driven.now_held(), A_WRITE)
 
 
-async def _last_result(driven: Driven) -> object:
+async def _claimed(driven: Driven) -> HeldCall:
     turn = (await driven.look()).turn
     begun = await driven.store.begin_call(driven.run_id, turn, CallId("c1"), a_claim())
     attempt = begun.attempt if isinstance(begun, CallBegun) else 1
-    held = HeldCall(run_id=driven.run_id, turn=turn, call_id=CallId("c1"), attempt=attempt)
-    return await driven.store.finish_call(held, a_result("c1"))
+    return HeldCall(run_id=driven.run_id, turn=turn, call_id=CallId("c1"), attempt=attempt)
+
+
+async def _last_result(driven: Driven) -> object:
+    return await driven.store.finish_call(await _claimed(driven), a_result("c1"))
+
+
+async def _await_decision(driven: Driven) -> object:
+    return await driven.store.doubt(await _claimed(driven), Asked.PERSON, in_doubt("c1"))
+
+
+async def _decide(driven: Driven) -> object:
+    return await driven.store.resolve(driven.run_id, CallId("c1"), ruled_out("c1"))
 
 
 async def _join(driven: Driven) -> object:
@@ -66,6 +88,8 @@ OPERATIONS: Mapping[Event, Callable[[Driven], Awaitable[object]]] = {
     Event.HOLD: _hold,
     Event.RECOVER: _recover,
     Event.LAST_RESULT: _last_result,
+    Event.AWAIT_DECISION: _await_decision,
+    Event.DECIDE: _decide,
     Event.JOIN: _join,
     Event.SUCCEED: _finish(State.SUCCEEDED),
     Event.STOP: _finish(State.STOPPED),

@@ -10,7 +10,21 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
-from support.runs import BATCH, ENDS, SPENT, a_call, a_claim, a_result, a_row, asking, call_ran, model_called, submitted
+from support.runs import (
+    BATCH,
+    ENDS,
+    SPENT,
+    a_call,
+    a_claim,
+    a_result,
+    a_row,
+    asking,
+    call_ran,
+    in_doubt,
+    model_called,
+    ruled_out,
+    submitted,
+)
 from support.worlds import World, memory_world, redis_world
 
 from paceline.core.errors import IllegalTransition
@@ -20,7 +34,7 @@ from paceline.core.lifecycle import State
 from paceline.core.run import Run, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import user_text
-from paceline.store.port import Examined, Held, HeldCall, OpenCall, TurnWrite
+from paceline.store.port import Asked, Examined, Held, HeldCall, OpenCall, TurnWrite
 
 ROWS = [a_row("a", index=0), a_row("b", index=1)]
 CALLS = ["c1", "c2", "c3", "c4", "c5", "c6"]
@@ -46,6 +60,7 @@ off = st.sampled_from([0, 0, 0, 0, 0, 0, -1, 1])
 seconds = st.sampled_from([0.0, 1.5, 29.0, 31.0])
 nonces = st.sampled_from(["n1", "n2", "n3"])
 call_ids = st.sampled_from(CALLS)
+askeds = st.sampled_from(list(Asked))
 entries: st.SearchStrategy[list[Entry]] = st.lists(
     st.sampled_from([model_called(), call_ran("c1"), AttemptLost(turn=1, attempt=1, at_ms=5, worker="w")]), max_size=2
 )
@@ -120,6 +135,25 @@ def _recover_call(call: str, attempt_off: int) -> Act:
     return act
 
 
+def _doubt(call: str, attempt_off: int, asked: Asked) -> Act:
+    async def act(world: World, run: Run) -> object:
+        return await world.store.doubt(await _held_call(world, run, call, attempt_off), asked, in_doubt(call))
+
+    return act
+
+
+def _rule_out(call: str, attempt_off: int) -> Act:
+    async def act(world: World, run: Run) -> object:
+        return await world.store.rule_out(await _held_call(world, run, call, attempt_off), ruled_out(call))
+
+    return act
+
+
+def _resolve(call: str, has_run: bool) -> Act:
+    entry = a_result(call) if has_run else ruled_out(call)
+    return lambda world, run: world.store.resolve(run.run_id, CallId(call), entry)
+
+
 def _join(turn_off: int, fence_off: int) -> Act:
     async def act(world: World, run: Run) -> object:
         results = await world.store.results(run.run_id, run.turn)
@@ -156,6 +190,9 @@ ANYTHING = st.one_of(
     _moves("begin_call", st.builds(_begin_call, call_ids, nonces)),
     _moves("finish_call", st.builds(_finish_call, call_ids, off)),
     _moves("recover_call", st.builds(_recover_call, call_ids, off)),
+    _moves("doubt", st.builds(_doubt, call_ids, off, askeds)),
+    _moves("rule_out", st.builds(_rule_out, call_ids, off)),
+    _moves("resolve", st.builds(_resolve, call_ids, st.booleans())),
     _moves("join", st.builds(_join, off, off)),
     _moves("cancel", st.builds(_cancel)),
     _moves("look_again", st.builds(_look_again, off, off, seconds, st.booleans())),
@@ -179,7 +216,11 @@ def _what_fits(row: int, examined: Examined) -> st.SearchStrategy[Move]:
             return st.one_of(
                 _moves("begin_call", st.builds(_begin_call, ids, nonces), of_row),
                 _moves("finish_call", st.builds(_finish_call, ids, st.just(0)), of_row),
+                _moves("doubt", st.builds(_doubt, ids, st.just(0), askeds), of_row),
             )
+        case State.AWAITING_DECISION:
+            ids = st.sampled_from([state.call.call_id for state in examined.calls])
+            return _moves("resolve", st.builds(_resolve, ids, st.booleans()), of_row)
         case State.JOINING:
             return _moves("join", st.builds(_join, st.just(0), st.just(0)), of_row)
         case _:

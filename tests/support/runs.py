@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import AgentDigest, BatchName, CallId, Incarnation, RunId, run_id
-from paceline.core.ledger import CallRan, ModelCalled
+from paceline.core.ledger import CallRan, EffectInDoubt, EffectRuledOut, ModelCalled, Source
 from paceline.core.lifecycle import State
 from paceline.core.run import Run, Spent
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment, assistant_content, result_block, user_text
 from paceline.core.usage import Usage
 from paceline.store.port import (
+    Asked,
     BatchInfo,
     Begun,
     CallBegun,
@@ -93,6 +94,23 @@ def call_ran(call_id: str, turn: int = 1) -> CallRan:
     )
 
 
+def in_doubt(call_id: str, turn: int = 1) -> EffectInDoubt:
+    return EffectInDoubt(
+        turn=turn,
+        call=call_id,
+        tool="search",
+        attempt=1,
+        at_ms=1_800_000_031_000,
+        began_ms=1_800_000_000_900,
+        worker="worker-2",
+        why="its worker was lost",
+    )
+
+
+def ruled_out(call_id: str, source: Source = Source.PERSON) -> EffectRuledOut:
+    return EffectRuledOut(turn=1, call=call_id, tool="search", at_ms=1_800_000_040_000, source=source)
+
+
 def a_block(call_id: str, text: str = "Ada") -> bytes:
     return result_block(CallId(call_id), text, is_error=False)
 
@@ -145,6 +163,12 @@ class Driven:
     async def run_call(self, call_id: str) -> CallStored:
         return await self.finish_call(await self.begin_call(call_id))
 
+    async def doubt(self, call_id: str, asked: Asked = Asked.PERSON) -> HeldCall:
+        """Begin a call, and lose it."""
+        held = await self.begin_call(call_id)
+        assert await self.store.doubt(held, asked, in_doubt(call_id)) is Written.WRITTEN
+        return held
+
     async def in_tools(self, *calls: OpenCall) -> None:
         await self.begin()
         assert await self.open_calls(*calls) is Written.WRITTEN
@@ -166,6 +190,9 @@ class Driven:
                 await self.store.finish(self.held, A_WRITE, ENDS[state])
             case _:
                 pass
+        if state is State.AWAITING_DECISION:
+            await self.open_calls(a_call("c1", Effect.ONCE))
+            await self.doubt("c1")
         if state is State.JOINING:
             await self.run_call("c1")
         assert (await self.look()).state is state

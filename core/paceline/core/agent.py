@@ -10,6 +10,7 @@ from typing import Any
 
 from .ids import AgentDigest, agent_digest
 from .tool_spec import ToolSpec
+from .unknown_effect import OnUnknownEffect
 
 AGENT_VERSION = 1
 
@@ -41,10 +42,13 @@ class Agent:
     model_attempts: int = 5
     empty_retries: int = 2
     pauses: int = 10
+    on_unknown_effect: OnUnknownEffect = OnUnknownEffect.WAIT
 
     def freeze(self) -> bytes:
         """The definition as bytes, for the record."""
         data = {**asdict(self), "tools": [tool.to_json() for tool in self.tools], "version": AGENT_VERSION}
+        if self.on_unknown_effect is OnUnknownEffect.WAIT:
+            del data["on_unknown_effect"]  # as before there was such a thing: an agent keeps its digest
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
@@ -55,7 +59,9 @@ class Agent:
         if version != AGENT_VERSION:
             raise ValueError(f"an agent of version {version} cannot be read here: this paceline reads {AGENT_VERSION}")
         tools = tuple(ToolSpec.from_json(tool) for tool in data.pop("tools"))
-        return cls(**{**data, "tools": tools, "limits": Limits(**data["limits"])})
+        on_unknown_effect = OnUnknownEffect(data.pop("on_unknown_effect", OnUnknownEffect.WAIT))
+        limits = Limits(**data.pop("limits"))
+        return cls(**data, tools=tools, limits=limits, on_unknown_effect=on_unknown_effect)
 
     @cached_property
     def digest(self) -> AgentDigest:

@@ -24,6 +24,7 @@ class StopReason(StrEnum):
     CONTEXT_WINDOW = "context_window"
     REFUSAL = "refusal"
     MODEL_ERROR = "model_error"
+    UNKNOWN_EFFECT = "unknown_effect"
     POISON = "poison"
     INTERNAL_ERROR = "internal_error"
     CANCELLED = "cancelled"
@@ -86,6 +87,10 @@ class ModelFailed(RunEndedWithoutAnswer):
     """The model's API refused the request, or failed too often."""
 
 
+class EffectUnknown(RunEndedWithoutAnswer):
+    """Nobody knows whether a call took effect, and the agent may not wait for a person who does."""
+
+
 class RunPoisoned(RunEndedWithoutAnswer):
     """The run took too many workers down with it."""
 
@@ -128,6 +133,7 @@ ENDINGS: Mapping[StopReason, Ending] = MappingProxyType(
         StopReason.CONTEXT_WINDOW: _stopped(ErrorClass.BUDGET, ContextWindowExceeded),
         StopReason.REFUSAL: _failed(ErrorClass.MODEL, ModelRefused),
         StopReason.MODEL_ERROR: _failed(ErrorClass.MODEL, ModelFailed),
+        StopReason.UNKNOWN_EFFECT: _failed(ErrorClass.TOOL, EffectUnknown),
         StopReason.POISON: _failed(ErrorClass.INFRA, RunPoisoned),
         StopReason.INTERNAL_ERROR: _failed(ErrorClass.INFRA, RunBroken),
         StopReason.CANCELLED: Ending(

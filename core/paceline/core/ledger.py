@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
@@ -31,6 +32,15 @@ class ModelCalled:
     """`tool(call id)` for each call it asked for, in order."""
 
 
+class Source(StrEnum):
+    """Who says what became of a call."""
+
+    TOOL = "tool"
+    RECONCILE = "reconcile"
+    """The tool's own look at the world, after the worker that ran the call was gone."""
+    PERSON = "person"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRan:
     """A tool call that has its result."""
@@ -44,6 +54,7 @@ class CallRan:
     worker: str
     is_error: bool
     result_chars: int
+    source: Source = Source.TOOL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +79,31 @@ class AttemptLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EffectInDoubt:
+    """Nobody knows whether a call took effect. `worker` ran it, and began when `began_ms` says."""
+
+    turn: int
+    call: str
+    tool: str
+    attempt: int
+    at_ms: int
+    began_ms: int
+    worker: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectRuledOut:
+    """A call that was in doubt has not taken effect: it may run now."""
+
+    turn: int
+    call: str
+    tool: str
+    at_ms: int
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """The run is over."""
 
@@ -77,10 +113,18 @@ class Ended:
     message: str = ""
 
 
-Entry = ModelCalled | CallRan | Held | AttemptLost | Ended
+Entry = ModelCalled | CallRan | Held | AttemptLost | EffectInDoubt | EffectRuledOut | Ended
 
 _KINDS: Mapping[str, type[Entry]] = MappingProxyType(
-    {"model": ModelCalled, "call": CallRan, "held": Held, "lost": AttemptLost, "ended": Ended}
+    {
+        "model": ModelCalled,
+        "call": CallRan,
+        "held": Held,
+        "lost": AttemptLost,
+        "in_doubt": EffectInDoubt,
+        "ruled_out": EffectRuledOut,
+        "ended": Ended,
+    }
 )
 _NAMES: Mapping[type[Entry], str] = MappingProxyType({kind: name for name, kind in _KINDS.items()})
 
@@ -88,6 +132,8 @@ _NAMES: Mapping[type[Entry], str] = MappingProxyType({kind: name for name, kind 
 def encode(entry: Entry) -> bytes:
     """An entry as stored."""
     data = {"kind": _NAMES[type(entry)], "version": LEDGER_VERSION, **asdict(entry)}
+    if isinstance(entry, CallRan) and entry.source is Source.TOOL:
+        del data["source"]  # as nearly always; nor did earlier versions write it
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -98,4 +144,6 @@ def decode(stored: bytes) -> Entry:
     data.pop("version")
     if "usage" in data:
         data |= {"usage": Usage(**data["usage"]), "calls": tuple(data["calls"])}
+    if "source" in data:
+        data["source"] = Source(data["source"])
     return kind(**data)

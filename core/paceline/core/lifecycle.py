@@ -32,6 +32,7 @@ class State(StrEnum):
     IN_TOOLS = "in_tools"
     JOINING = "joining"
     ON_HOLD = "on_hold"
+    AWAITING_DECISION = "awaiting_decision"
     SUCCEEDED = "succeeded"
     STOPPED = "stopped"
     FAILED = "failed"
@@ -50,6 +51,7 @@ TERMINAL = frozenset({State.SUCCEEDED, State.STOPPED, State.FAILED, State.CANCEL
 _NAMED_LIKE_STATUS = TERMINAL | {State.QUEUED}
 TURN_CAN_BEGIN = frozenset({State.QUEUED, State.TURN_DUE, State.ON_HOLD})
 """From these a turn is claimed; from ON_HOLD only when its moment has come."""
+_CAN_STOP = frozenset({State.IN_TURN, State.QUEUED, State.TURN_DUE, State.ON_HOLD, State.AWAITING_DECISION})
 
 
 class Event(StrEnum):
@@ -61,6 +63,8 @@ class Event(StrEnum):
     HOLD = "hold"
     RECOVER = "recover"
     LAST_RESULT = "last_result"
+    AWAIT_DECISION = "await_decision"
+    DECIDE = "decide"
     JOIN = "join"
     SUCCEED = "succeed"
     STOP = "stop"
@@ -81,9 +85,11 @@ MOVES: Mapping[tuple[State, Event], State] = MappingProxyType(
         (State.IN_TOOLS, Event.JOIN): State.TURN_DUE,  # h: every call of the turn ran inline
         (State.JOINING, Event.JOIN): State.TURN_DUE,  # i
         (State.IN_TURN, Event.SUCCEED): State.SUCCEEDED,  # j
-        **{(s, Event.STOP): State.STOPPED for s in (State.IN_TURN, State.QUEUED, State.TURN_DUE, State.ON_HOLD)},  # k
+        **{(s, Event.STOP): State.STOPPED for s in _CAN_STOP},  # k
         **{(s, Event.FAIL): State.FAILED for s in State if s not in TERMINAL},  # l
         **{(s, Event.CANCEL): State.CANCELLED for s in State if s not in TERMINAL},  # m
+        (State.IN_TOOLS, Event.AWAIT_DECISION): State.AWAITING_DECISION,  # n: a person must say what a call did
+        (State.AWAITING_DECISION, Event.DECIDE): State.IN_TOOLS,  # o
     }
 )
 

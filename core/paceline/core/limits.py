@@ -12,7 +12,7 @@ def breach(agent: Agent, run: Run, *, input_tokens: int, max_tokens: int, now_ms
     """Why the next call may not be made, or None. `input_tokens` is what the call would send at most."""
     limits = agent.limits
     return (
-        _deadline(limits, run, now_ms)
+        past_deadline(limits, run, now_ms)
         or _turns(limits, run)
         or _seconds(limits, run)
         or _tokens(limits, run, input_tokens + max_tokens)
@@ -25,8 +25,15 @@ def seconds_left(limits: Limits, run: Run) -> float | None:
     return None if limits.seconds is None else max(0.0, limits.seconds - run.spent.working_ms / 1000)
 
 
-def _deadline(limits: Limits, run: Run, now_ms: int) -> Outcome | None:
-    if limits.deadline_seconds is None or now_ms < run.submitted_ms + limits.deadline_seconds * 1000:
+def deadline_ms(limits: Limits, run: Run) -> int | None:
+    """The moment at which the run must be over, by the record's clock; None: no limit."""
+    return None if limits.deadline_seconds is None else run.submitted_ms + int(limits.deadline_seconds * 1000)
+
+
+def past_deadline(limits: Limits, run: Run, now_ms: int) -> Outcome | None:
+    """The end of a run that is not over in time; None while there is time."""
+    moment_ms = deadline_ms(limits, run)
+    if moment_ms is None or now_ms < moment_ms:
         return None
     return Outcome(
         reason=StopReason.DEADLINE,

@@ -44,6 +44,8 @@ class ToolSpec:
     max_result_chars: int = 20_000
     repeatable: bool = False
     approval: Approval = Approval.NEVER
+    reconciles: bool = False
+    """Whether the tool can find out what became of a call whose worker was lost."""
 
     def definition(self) -> dict[str, Any]:
         """The tool as an entry of the request's `tools`."""
@@ -51,7 +53,10 @@ class ToolSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""
-        return asdict(self)
+        data = asdict(self)
+        if not self.reconciles:
+            del data["reconciles"]  # as before there was such a thing: an agent keeps its digest
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ToolSpec:

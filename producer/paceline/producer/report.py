@@ -24,6 +24,7 @@ WHAT_TO_DO: Mapping[StopReason, str] = MappingProxyType(
         StopReason.CONTEXT_WINDOW: "give the model shorter tool results",
         StopReason.REFUSAL: "see what the model refused: paceline show RUN",
         StopReason.MODEL_ERROR: "see what the API said: paceline show RUN",
+        StopReason.UNKNOWN_EFFECT: "find out what the tool did: paceline show RUN",
         StopReason.POISON: "it took workers down (memory?): see the workers' logs",
         StopReason.INTERNAL_ERROR: "a fault of paceline's own: please report it",
         StopReason.CANCELLED: "",

@@ -5,16 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, assert_never
 
 from paceline.core.ids import trace_id
-from paceline.core.ledger import AttemptLost, CallRan, Ended, Entry, Held, ModelCalled
+from paceline.core.ledger import (
+    AttemptLost,
+    CallRan,
+    EffectInDoubt,
+    EffectRuledOut,
+    Ended,
+    Entry,
+    Held,
+    ModelCalled,
+    Source,
+)
 from paceline.core.lifecycle import State, Status
 from paceline.core.transcript import Fragment
 from paceline.core.usage import Usage
+from paceline.store.port import CallState
 
+from .doubts import clock, doubts_of
 from .fleet import RunStory
 from .progress import cache_share, count_text, dollars, duration, percent
 from .report import WHAT_TO_DO
@@ -27,6 +38,7 @@ _WHAT_RUNS_DO: dict[State, str] = {
     State.IN_TOOLS: "is running tools",
     State.JOINING: "has its tools' results and is about to go on",
     State.ON_HOLD: "is on hold",
+    State.AWAITING_DECISION: "awaits a decision about a tool call",
 }
 
 
@@ -44,7 +56,7 @@ def _ending(story: RunStory, result: Result) -> str:
         case Status.SUCCEEDED:
             return f"succeeded: the model gave its answer in turn {result.turns}."
         case Status.QUEUED | Status.RUNNING:
-            return f"is not over: it {_WHAT_RUNS_DO[run.state]}, in turn {run.turn}.{_hold(story)}"
+            return f"is not over: it {_WHAT_RUNS_DO[run.state]}, in turn {run.turn}.{_hold(story)}{_doubts(story)}"
         case Status.STOPPED | Status.FAILED | Status.CANCELLED:
             why = result.error.message if result.error else ""
             todo = WHAT_TO_DO[result.stop_reason] if result.stop_reason else ""
@@ -59,21 +71,26 @@ def _hold(story: RunStory) -> str:
     return f" On hold until {clock(run.hold_until_ms)}: {run.hold_reason}." if run.state is State.ON_HOLD else ""
 
 
+def _doubts(story: RunStory) -> str:
+    return "".join(f" {doubt.told()}" for doubt in doubts_of(story.record.run, story.calls))
+
+
 def timeline(story: RunStory) -> Iterator[str]:
     """Turn by turn, what happened, a line each."""
     yield f"{clock(story.record.run.submitted_ms)}  submitted"
     for turn, entries in groupby(story.ledger, key=lambda entry: entry.turn):
         yield f"turn {turn}"
         yield from (f"  {clock(entry.at_ms)}  {told(entry)}" for entry in entries)
-    yield from (
-        f"  now       {_open_call(state.call.tool, state.owner)}" for state in story.calls if not state.has_result
-    )
+    yield from (f"  now       {_open_call(state)}" for state in story.calls if not state.has_result)
     if not any(isinstance(entry, Ended) for entry in story.ledger) and story.record.ended_ms:
         yield f"{clock(story.record.ended_ms)}  ended: {story.record.reason}"
 
 
-def _open_call(tool: str, owner: str) -> str:
-    return f"tool {tool} " + (f"is running on {owner}" if owner else "waits for a worker")
+def _open_call(state: CallState) -> str:
+    if state.awaits_person:
+        return f"tool {state.call.tool} awaits a decision"
+    doing = "is asked what it did" if state.doubt else "is running"
+    return f"tool {state.call.tool} " + (f"{doing} on {state.owner}" if state.owner else "waits for a worker")
 
 
 def told(entry: Entry) -> str:
@@ -81,12 +98,21 @@ def told(entry: Entry) -> str:
     match entry:
         case ModelCalled():
             return _model_call(entry)
+        case CallRan() if entry.source is not Source.TOOL:
+            return f"{_SOURCES[entry.source]}: tool {entry.tool} has taken effect ({entry.call})"
         case CallRan():
             how = "failed" if entry.is_error else "returned"
             return (
                 f"tool {entry.tool} {how} {count_text(entry.result_chars)} characters in "
                 f"{duration(entry.took_ms / 1000)}" + (f" (try {entry.attempt})" if entry.attempt > 1 else "")
             )
+        case EffectInDoubt():
+            return (
+                f"tool {entry.tool} may have taken effect or not, since {clock(entry.began_ms)} on worker "
+                f"{entry.worker}: {entry.why} ({entry.call})"
+            )
+        case EffectRuledOut():
+            return f"{_SOURCES[entry.source]}: tool {entry.tool} has not taken effect, it may run ({entry.call})"
         case Held():
             return f"on hold for {duration(entry.wait_seconds)}: {entry.reason}"
         case AttemptLost():
@@ -95,6 +121,13 @@ def told(entry: Entry) -> str:
             return f"ended: {entry.reason}" + (f": {entry.message}" if entry.message else "")
         case _:
             assert_never(entry)
+
+
+_SOURCES: dict[Source, str] = {
+    Source.TOOL: "it ran",
+    Source.RECONCILE: "its reconcile says",
+    Source.PERSON: "a person decided",
+}
 
 
 def _model_call(entry: ModelCalled) -> str:
@@ -143,6 +176,7 @@ def story_json(story: RunStory, *, with_transcript: bool) -> dict[str, Any]:
         "hold_reason": story.record.run.hold_reason or None,
         "result": result,
         "lost_attempts": story.record.run.lost_attempts,
+        "in_doubt": [doubt.to_json() for doubt in doubts_of(story.record.run, story.calls)],
         "timeline": [{"kind": type(entry).__name__, **asdict(entry)} for entry in story.ledger],
     }
     if with_transcript:
@@ -171,8 +205,3 @@ def _block(block: dict[str, Any]) -> str:
             )
         case _:
             return f"({block.get('type', 'unknown')} block)"
-
-
-def clock(at_ms: int) -> str:
-    """The time of day, UTC."""
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%H:%M:%SZ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from paceline.core.ids import AgentDigest, BatchName, CallId, Incarnation, RunId
 from paceline.core.ledger import AttemptLost, Entry, ModelCalled
@@ -13,7 +14,18 @@ from paceline.core.run import Run, Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.usage import Usage
 
-from .port import BatchCounts, BatchInfo, CallResult, CallState, OpenCall, RunRecord, TurnWrite, WorkerReport
+from .port import (
+    Asked,
+    BatchCounts,
+    BatchInfo,
+    CallResult,
+    CallState,
+    Doubt,
+    OpenCall,
+    RunRecord,
+    TurnWrite,
+    WorkerReport,
+)
 from .scripts import Argument, flat
 
 Fields = Mapping[bytes, bytes]
@@ -156,17 +168,34 @@ def read_call_states(calls: Fields, results: Sequence[bytes]) -> tuple[CallState
     found = []
     for field, stored in calls.items():
         call_id = CallId(field.decode())
-        if not call_id.endswith(":claim"):
+        if not call_id.endswith((":claim", ":doubt")):
             place, call = decode_call(call_id, stored)
-            found.append((place, _call_state(call, calls.get(field + b":claim", b"0||0|"), call_id in answered)))
+            state = _call_state(call, calls.get(field + b":claim", _NO_CLAIM), call_id in answered)
+            found.append((place, replace(state, doubt=read_doubt(calls.get(field + b":doubt", b"")))))
     return tuple(state for _, state in sorted(found, key=lambda pair: pair[0]))
 
 
+_NO_CLAIM = b"0||0||0"
+
+
 def _call_state(call: OpenCall, claim: bytes, has_result: bool) -> CallState:
-    attempt, owner, until, _ = claim.decode().split("|")
+    attempt, owner, until, _, *began = claim.decode().split("|")
     return CallState(
-        call=call, attempt=int(attempt), owner=owner, claim_until_ms=int(float(until)), has_result=has_result
+        call=call,
+        attempt=int(attempt),
+        owner=owner,
+        claim_until_ms=int(float(until)),
+        has_result=has_result,
+        began_ms=int(float(began[0])) if began else 0,
     )
+
+
+def read_doubt(stored: bytes) -> Doubt | None:
+    """A call's doubt as `set_doubt` in lib.lua writes it; None where there is none."""
+    if not stored:
+        return None
+    asked, worker, began, _ = stored.decode().split("|")
+    return Doubt(asked=Asked(asked), worker=worker, began_ms=int(float(began)))
 
 
 def read_counts(shards: Sequence[Fields]) -> BatchCounts:

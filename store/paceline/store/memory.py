@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import AgentDigest, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
-from paceline.core.ledger import AttemptLost, Entry, ModelCalled
+from paceline.core.ledger import AttemptLost, EffectInDoubt, EffectRuledOut, Entry, ModelCalled
 from paceline.core.lifecycle import TURN_CAN_BEGIN, Event, State, move
 from paceline.core.run import Run, Spent
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment
 
 from .port import (
+    Asked,
     BatchCounts,
     BatchInfo,
     Begun,
@@ -28,12 +29,14 @@ from .port import (
     CallWritten,
     Cancelled,
     Claim,
+    Doubt,
     Examined,
     Held,
     HeldCall,
     NewRun,
     NotBegun,
     OpenCall,
+    Resolved,
     RunRecord,
     Submitted,
     TurnResults,
@@ -53,16 +56,26 @@ class _OpenCall:
     nonce: str = ""
     owner: str = ""
     claim_until_ms: int = 0
+    began_ms: int = 0
+    doubt: Doubt | None = None
     block: bytes | None = None
 
     @property
     def is_running(self) -> bool:
         return bool(self.nonce) and self.block is None
 
+    @property
+    def awaits_person(self) -> bool:
+        return self.doubt is not None and self.doubt.asked is Asked.PERSON
+
     def claim_for(self, claim: Claim, now_ms: int) -> None:
         self.attempt += 1
+        self.began_ms = now_ms
         self.nonce, self.owner = claim.nonce, claim.owner
         self.claim_until_ms = now_ms + _ms(claim.longest_seconds)
+
+    def give_back(self) -> None:
+        self.nonce, self.owner, self.claim_until_ms = "", "", 0
 
     @property
     def state(self) -> CallState:
@@ -72,6 +85,8 @@ class _OpenCall:
             owner=self.owner,
             claim_until_ms=self.claim_until_ms,
             has_result=self.block is not None,
+            began_ms=self.began_ms,
+            doubt=self.doubt,
         )
 
 
@@ -108,6 +123,14 @@ class _Record:
             for call_id, open_call in self.calls.items()
             if open_call.call.effect is Effect.ONCE and open_call.block is None
         ]
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether all that it can do is to await a decision: nothing of the turn runs or may be begun."""
+        left = [call for call in self.calls.values() if call.block is None]
+        return any(call.awaits_person for call in left) and not any(
+            call.is_running or not (call.awaits_person or self.waits_for_its_turn(call.call.call_id)) for call in left
+        )
 
     def public(self) -> RunRecord:
         if self.outcome is None:
@@ -280,8 +303,10 @@ class MemoryRunStore:
                 return NotBegun.CANCELLED
             if record.waits_for_its_turn(call.call.call_id):
                 return NotBegun.WAITS
+            if call.awaits_person:
+                return NotBegun.IN_DOUBT
             call.claim_for(claim, self._now_ms())
-        return CallBegun(call=call.call, attempt=call.attempt, agent=record.run.agent)
+        return CallBegun(call=call.call, attempt=call.attempt, agent=record.run.agent, doubt=call.doubt)
 
     async def finish_call(self, held: HeldCall, result: CallResult) -> CallStored:
         record = self._find(held.run_id)
@@ -296,13 +321,24 @@ class MemoryRunStore:
         return self._after_result(record, call)
 
     def _after_result(self, record: _Record, call: _OpenCall) -> CallStored:
-        if all(other.block is not None for other in record.calls.values()):
-            self._move(record, Event.LAST_RESULT)
-            _give_back(record)
-            self._send(record)
+        if self._joins_if_complete(record):
             return CallStored(written=CallWritten.LAST)
+        self._await_decision_if_stuck(record)
         waiting = record.once_without_result() if call.call.effect is Effect.ONCE else []
         return CallStored(written=CallWritten.STORED, next_once=waiting[0] if waiting else None)
+
+    def _joins_if_complete(self, record: _Record) -> bool:
+        if any(call.block is None for call in record.calls.values()):
+            return False
+        self._move(record, Event.LAST_RESULT)
+        _give_back(record)
+        self._send(record)
+        return True
+
+    def _await_decision_if_stuck(self, record: _Record) -> None:
+        if record.is_stuck:
+            self._move(record, Event.AWAIT_DECISION)
+            record.due_ms = self._now_ms()
 
     async def results(self, run_id: RunId, turn: int) -> TurnResults | None:
         record = self._find(run_id)
@@ -373,7 +409,34 @@ class MemoryRunStore:
         call = _running_call(record, held) if record else None
         if record is None or call is None:
             return Written.LOST
-        call.nonce, call.owner, call.claim_until_ms = "", "", 0
+        call.give_back()
+        if record.run.cancel_requested:
+            self._end_when_quiet(record)
+        return Written.WRITTEN
+
+    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt) -> Written:
+        record = self._find(held.run_id)
+        call = _running_call(record, held) if record else None
+        if record is None or call is None:
+            return Written.LOST
+        known = call.doubt or Doubt(asked=asked, worker=call.owner, began_ms=call.began_ms)
+        call.doubt = replace(known, asked=asked)
+        call.give_back()
+        record.ledger.append(entry)
+        if record.run.cancel_requested:
+            self._end_when_quiet(record)
+        else:
+            self._await_decision_if_stuck(record)
+        return Written.WRITTEN
+
+    async def rule_out(self, held: HeldCall, entry: EffectRuledOut) -> Written:
+        record = self._find(held.run_id)
+        call = _running_call(record, held) if record else None
+        if record is None or call is None or call.doubt is None:
+            return Written.LOST
+        call.doubt = None
+        call.give_back()
+        record.ledger.append(entry)
         if record.run.cancel_requested:
             self._end_when_quiet(record)
         return Written.WRITTEN
@@ -397,6 +460,29 @@ class MemoryRunStore:
             return Cancelled.REQUESTED
         self._end(record, _CANCELLED)
         return Cancelled.CANCELLED
+
+    async def resolve(self, run_id: RunId, call_id: CallId, entry: EffectRuledOut | CallResult) -> Resolved:
+        record = self._find(run_id)
+        if record is None:
+            return Resolved.MISSING
+        call = record.calls.get(call_id)
+        if call is None or call.block is not None or not call.awaits_person:
+            return Resolved.NOT_IN_DOUBT
+        call.doubt = None
+        if isinstance(entry, CallResult):
+            call.block = entry.block
+            self._take_result(record, entry)
+        else:
+            record.ledger.append(entry)
+        self._go_on_after_decision(record)
+        return Resolved.RESOLVED
+
+    def _go_on_after_decision(self, record: _Record) -> None:
+        if record.run.state is State.AWAITING_DECISION:
+            self._move(record, Event.DECIDE)
+        self._joins_if_complete(record)
+        record.run = replace(record.run, sent_ms=0)
+        record.due_ms = self._now_ms()
 
     async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
         records = [self._find(run_id) for run_id in run_ids]
@@ -443,6 +529,9 @@ class MemoryRunStore:
             turns=batch.turns,
             spent=batch.spent,
         )
+
+    async def settle(self) -> None:
+        """Nothing here is ever more durable than it was."""
 
     # Workers
 
@@ -590,6 +679,6 @@ def _running_call(record: _Record, held: HeldCall) -> _OpenCall | None:
 
 
 def _call_states(record: _Record) -> tuple[CallState, ...]:
-    if record.run.state is not State.IN_TOOLS:
+    if record.run.state not in (State.IN_TOOLS, State.AWAITING_DECISION):
         return ()
     return tuple(open_call.state for open_call in record.calls.values())

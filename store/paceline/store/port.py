@@ -13,7 +13,7 @@ from typing import Protocol
 
 from paceline.core.endings import Outcome
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId
-from paceline.core.ledger import CallRan, Entry
+from paceline.core.ledger import CallRan, EffectInDoubt, EffectRuledOut, Entry
 from paceline.core.lifecycle import State
 from paceline.core.run import Run, Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
@@ -89,6 +89,8 @@ class NotBegun(StrEnum):
     """A call of a `once` tool whose predecessor has no result yet."""
     DONE = "done"
     """The call has its result."""
+    IN_DOUBT = "in_doubt"
+    """Nobody knows whether the call took effect, and a person must say."""
     CANCELLED = "cancelled"
     """Somebody asked for the run to be cancelled: no further call starts."""
 
@@ -137,6 +139,22 @@ class Written(StrEnum):
 # A call --------------------------------------------------------------------------------------------------------------
 
 
+class Asked(StrEnum):
+    """Who is asked what a call in doubt did."""
+
+    TOOL = "tool"
+    PERSON = "person"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """A `once` call may have taken effect or not: what is known of the try that was lost."""
+
+    asked: Asked
+    worker: str
+    began_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallBegun:
     """The claim of a call is held."""
@@ -145,6 +163,8 @@ class CallBegun:
     attempt: int
     """1 for the first try; it is the fence of this claim."""
     agent: AgentDigest
+    doubt: Doubt | None = None
+    """Set: the tool may not run. It is to be asked what became of the try that is in doubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +179,7 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldCall:
-    """The right to store a call's result."""
+    """The right to say what became of a try of a call."""
 
     run_id: RunId
     turn: int
@@ -208,6 +228,14 @@ class CallState:
     owner: str
     claim_until_ms: int
     has_result: bool
+    began_ms: int = 0
+    """When the last try began."""
+    doubt: Doubt | None = None
+
+    @property
+    def awaits_person(self) -> bool:
+        """Whether it is in doubt, and nobody but a person can say what it did."""
+        return self.doubt is not None and self.doubt.asked is Asked.PERSON and not self.has_result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +244,15 @@ class Examined:
 
     run: Run
     calls: tuple[CallState, ...]
+
+
+class Resolved(StrEnum):
+    """What became of a decision about a call in doubt. What is due because of it, the next sweep sends."""
+
+    RESOLVED = "resolved"
+    NOT_IN_DOUBT = "not_in_doubt"
+    """Of this call there is nothing for a person to decide, now or any more. Nothing was changed."""
+    MISSING = "missing"
 
 
 class Cancelled(StrEnum):
@@ -351,6 +388,16 @@ class RunStore(Protocol):
     async def recover_call(self, held: HeldCall) -> Written:
         """Take the claim of a call from a worker that is gone: anybody may begin it again."""
 
+    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt) -> Written:
+        """Take the claim of a `once` call without a result: somebody is to be asked what it did, it is not run again.
+
+        Where a person is asked and nothing else of the turn runs or may run, the run awaits the decision: IN_TOOLS ->
+        AWAITING_DECISION.
+        """
+
+    async def rule_out(self, held: HeldCall, entry: EffectRuledOut) -> Written:
+        """The tool was asked, and its call has not taken effect: anybody may begin it, to run it."""
+
     async def may_sweep(self, owner: Incarnation, *, seconds: float) -> bool:
         """Whether it is this worker's turn to sweep: one in the fleet in so many seconds."""
 
@@ -358,6 +405,12 @@ class RunStore(Protocol):
 
     async def cancel(self, run_id: RunId) -> Cancelled:
         """End the run as cancelled, at once or as soon as what is running has stopped."""
+
+    async def resolve(self, run_id: RunId, call_id: CallId, entry: EffectRuledOut | CallResult) -> Resolved:
+        """A person's decision about a call in doubt: it has not taken effect and may run, or this is its result.
+
+        AWAITING_DECISION -> IN_TOOLS; with the last result -> JOINING. The run is due to be looked at, at once.
+        """
 
     async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
         """Those of these runs that somebody asked to cancel."""
@@ -388,6 +441,9 @@ class RunStore(Protocol):
 
     async def counts(self, tag: BatchTag) -> BatchCounts:
         """A batch's totals."""
+
+    async def settle(self) -> None:
+        """Return when all that was read before is as durable as the record was asked to be."""
 
     # Workers
 

@@ -11,8 +11,9 @@ from redis.exceptions import NoScriptError
 
 from paceline.core.endings import Outcome
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
-from paceline.core.ledger import Entry
+from paceline.core.ledger import EffectInDoubt, EffectRuledOut, Entry
 from paceline.core.ledger import decode as decode_entry
+from paceline.core.ledger import encode as encode_entry
 from paceline.core.lifecycle import MOVES, State, move
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment
@@ -21,6 +22,7 @@ from . import encoding
 from .border import border
 from .keys import Keys
 from .port import (
+    Asked,
     BatchCounts,
     BatchInfo,
     Begun,
@@ -37,6 +39,7 @@ from .port import (
     NewRun,
     NotBegun,
     OpenCall,
+    Resolved,
     RunRecord,
     Submitted,
     TurnResults,
@@ -174,7 +177,12 @@ class RedisRunStore:
         if answer[0] != b"ok":
             return NotBegun(answer[0].decode())
         _, call = encoding.decode_call(call_id, answer[1])
-        return CallBegun(call=call, attempt=int(answer[2]), agent=AgentDigest(answer[3].decode()))
+        return CallBegun(
+            call=call,
+            attempt=int(answer[2]),
+            agent=AgentDigest(answer[3].decode()),
+            doubt=encoding.read_doubt(answer[4]),
+        )
 
     async def finish_call(self, held: HeldCall, result: CallResult) -> CallStored:
         arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), *encoding.result_arguments(result))
@@ -235,6 +243,14 @@ class RedisRunStore:
         arguments = flat(held.turn, held.call_id, held.attempt, _nonce())
         return Written((await self._eval(ScriptName.RECOVER_CALL, held.run_id, arguments)).decode())
 
+    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt) -> Written:
+        arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), asked, encode_entry(entry))
+        return Written((await self._eval(ScriptName.DOUBT, held.run_id, arguments)).decode())
+
+    async def rule_out(self, held: HeldCall, entry: EffectRuledOut) -> Written:
+        arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), encode_entry(entry))
+        return Written((await self._eval(ScriptName.RULE_OUT, held.run_id, arguments)).decode())
+
     async def may_sweep(self, owner: Incarnation, *, seconds: float) -> bool:
         key, mine = self.keys.sweep(), f"{owner} {_nonce()}"
         with border():
@@ -248,6 +264,11 @@ class RedisRunStore:
         cancelled = Cancelled((await self._eval(ScriptName.CANCEL, run_id, [_nonce()])).decode())
         await self._keep_batch(tag_of(run_id))
         return cancelled
+
+    async def resolve(self, run_id: RunId, call_id: CallId, entry: EffectRuledOut | CallResult) -> Resolved:
+        told = encoding.result_arguments(entry) if isinstance(entry, CallResult) else [encode_entry(entry)]
+        arguments = flat(call_id, _nonce(), int(isinstance(entry, CallResult)), *told)
+        return Resolved((await self._eval(ScriptName.RESOLVE, run_id, arguments)).decode())
 
     async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
         with border():
@@ -308,6 +329,9 @@ class RedisRunStore:
                     pipe.hgetall(key)
                 shards = await pipe.execute()
         return encoding.read_counts(shards)
+
+    async def settle(self) -> None:
+        """What the server has counts: DurableRunStore asks for more."""
 
     # Workers
 

@@ -27,6 +27,9 @@ class ScriptName(StrEnum):
     EXAMINE = "examine"
     LOOK_AGAIN = "look_again"
     RECOVER_CALL = "recover_call"
+    DOUBT = "doubt"
+    RULE_OUT = "rule_out"
+    RESOLVE = "resolve"
     CANCEL = "cancel"
 
 

@@ -10,6 +10,7 @@ from .definition import Tool
 from .errors import ToolDefinitionError, ToolError
 from .images import Image
 from .reading import read_result_tool
+from .reconcile import NotRan, Unknown, reconcile_tool
 from .registry import Registry
 from .results import ToolResult
 from .run import run_tool
@@ -17,6 +18,7 @@ from .threads import ThreadPerCall
 
 __all__ = [
     "Image",
+    "NotRan",
     "Registry",
     "ThreadPerCall",
     "Tool",
@@ -26,8 +28,10 @@ __all__ = [
     "ToolLoadError",
     "ToolResult",
     "ToolSpec",
+    "Unknown",
     "bounded",
     "read_result_tool",
+    "reconcile_tool",
     "run_tool",
     "tool",
 ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import MutableMapping
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.core.ids import CallId, RunId, idempotency_key
@@ -32,6 +32,8 @@ class ToolContext:
     """1 for the first try of this call."""
     deadline: float = math.inf
     """Seconds since the epoch: when the call is given up. Never later than the tool's own timeout allows."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """What the model called the tool with, as it came: for a `reconcile`, which has no parameters of the tool's."""
 
     @property
     def idempotency_key(self) -> str:

@@ -12,6 +12,7 @@ from typing import Literal, ParamSpec, TypeVar, overload
 from paceline.core.tool_spec import Approval, Effect, Placement, ToolSpec
 
 from .bounding import MIN_RESULT_CHARS
+from .context import ToolContext
 from .definition import ToolFunction
 from .errors import ToolDefinitionError
 from .schema import parameters_of
@@ -36,6 +37,7 @@ def tool(
     repeatable: bool = ...,
     approval: Approval | Literal["never", "always"] = ...,
     name: str | None = ...,
+    reconcile: Callable[[ToolContext], object] | None = ...,
 ) -> Callable[[Callable[P, R]], ToolFunction[P, R]]: ...
 def tool(
     function: Callable[P, R] | None = None,
@@ -48,6 +50,7 @@ def tool(
     repeatable: bool = False,
     approval: str = Approval.NEVER,
     name: str | None = None,
+    reconcile: Callable[[ToolContext], object] | None = None,
 ) -> ToolFunction[P, R] | Callable[[Callable[P, R]], ToolFunction[P, R]]:
     """Make a tool of a function: its docstring is the description, its type hints are the schema.
 
@@ -64,6 +67,9 @@ def tool(
     repeatable        polling: the same call may be made again and again
     approval          `always`: a person is asked before each call
     name              the name the model sees; the function's name if None
+    reconcile         of a `once` tool: a function of the context that finds out what became of a call whose worker was
+                      lost, by `ctx.idempotency_key` say. It returns what the tool would have returned, or `NotRan()`
+                      if the call has not taken effect and may run, or `Unknown()`; then a person is asked
 
     Raises ToolDefinitionError, which names the function and the fix.
     """
@@ -83,9 +89,12 @@ def tool(
             max_result_chars=max_result_chars,
             repeatable=repeatable,
             approval=_choice(where, "approval", Approval, approval),
+            reconciles=reconcile is not None,
         )
         _refuse_unsound(where, spec)
-        return ToolFunction(spec=spec, parameters=parameters, function=function)
+        if reconcile is not None:
+            _refuse_unusable_reconcile(where, reconcile)
+        return ToolFunction(spec=spec, parameters=parameters, function=function, reconcile=reconcile)
 
     return decorate if function is None else decorate(function)
 
@@ -136,3 +145,17 @@ def _refuse_unsound(where: str, spec: ToolSpec) -> None:
         raise ToolDefinitionError(
             f'{where}: placement="inline" is for tools with effect="reads", not {spec.effect}: leave the placement away'
         )
+    if spec.reconciles and spec.effect is not Effect.ONCE:
+        raise ToolDefinitionError(
+            f'{where}: reconcile is for tools with effect="once": one that is {spec.effect} is simply run again'
+        )
+
+
+def _refuse_unusable_reconcile(where: str, reconcile: Callable[[ToolContext], object]) -> None:
+    try:
+        inspect.signature(reconcile).bind(None)
+    except TypeError as error:
+        raise ToolDefinitionError(
+            f"{where}: its reconcile must be a function of one ToolContext ({error}): the model's arguments are in "
+            "`ctx.arguments`"
+        ) from error

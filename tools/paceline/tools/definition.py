@@ -23,6 +23,8 @@ class Tool:
     spec: ToolSpec
     parameters: Parameters
     function: Callable[..., object]
+    reconcile: Callable[[ToolContext], object] | None = None
+    """Finds out what became of a call whose worker was lost; see `reconcile.py`."""
 
     @property
     def is_async(self) -> bool:

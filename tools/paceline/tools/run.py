@@ -8,7 +8,7 @@ import inspect
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from typing import cast
+from typing import TypeVar, cast
 
 from .bounding import MIN_RESULT_CHARS
 from .context import ToolContext
@@ -19,6 +19,8 @@ from .plain import NotPlain
 from .results import ToolResult, result_of, text_result
 from .schema import Refused
 from .threads import ThreadPerCall
+
+T = TypeVar("T")
 
 STOP_GRACE_S = 1.0
 """How long a cancelled coroutine may take to clean up before it is left to itself."""
@@ -40,7 +42,7 @@ async def run_tool(tool: Tool, raw_input: object, ctx: ToolContext, *, executor:
         if isinstance(checked, Refused):
             return _failed(tool, ctx, wrong_arguments(tool.spec, checked.problems))
         work = _start(tool, checked.arguments, ctx, executor or ThreadPerCall())
-        return await _within(allowed_s, work) or _failed(tool, ctx, timed_out(tool.spec, allowed_s))
+        return await within(allowed_s, work) or _failed(tool, ctx, timed_out(tool.spec, allowed_s))
     except Exception as error:  # Of a validator of the tool's own, or of an executor that takes no more work.
         return _raised(tool, ctx, error)
 
@@ -54,7 +56,7 @@ def _start(
     return asyncio.wrap_future(executor.submit(context.run, _run_function, tool, arguments, ctx))
 
 
-async def _within(allowed_s: float, work: asyncio.Future[ToolResult]) -> ToolResult | None:
+async def within(allowed_s: float, work: asyncio.Future[T]) -> T | None:
     """The result, or None if there was none in time. Work that ends while it is being stopped still counts."""
     try:
         await asyncio.wait({work}, timeout=allowed_s)
@@ -70,7 +72,7 @@ def _run_function(tool: Tool, arguments: Mapping[str, object], ctx: ToolContext)
         value = tool.call(arguments, ctx)
     except BaseException as error:  # In a thread of its own even `sys.exit()` is only a failed call.
         return _raised(tool, ctx, error)
-    return _presented(tool, ctx, value)
+    return presented(tool, ctx, value)
 
 
 async def _run_coroutine(tool: Tool, arguments: Mapping[str, object], ctx: ToolContext) -> ToolResult:
@@ -82,7 +84,7 @@ async def _run_coroutine(tool: Tool, arguments: Mapping[str, object], ctx: ToolC
         return _raised(tool, ctx, error)
     except (Exception, SystemExit) as error:
         return _raised(tool, ctx, error)
-    return _presented(tool, ctx, value)
+    return presented(tool, ctx, value)
 
 
 def _is_cancelled() -> bool:
@@ -90,7 +92,8 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _presented(tool: Tool, ctx: ToolContext, value: object) -> ToolResult:
+def presented(tool: Tool, ctx: ToolContext, value: object) -> ToolResult:
+    """What a tool returned, as its result; an error if it has no form as one."""
     try:
         return result_of(value, max_chars=_max_chars(tool), call_id=ctx.call_id)
     except NotPlain as error:

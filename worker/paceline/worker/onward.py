@@ -33,7 +33,11 @@ def _due(found: Examined) -> Sequence[Message]:
         case State.QUEUED | State.TURN_DUE:
             return (TurnMessage(run_id=run.run_id, turn=run.turn, queue=queue_of_turn(run)),)
         case State.IN_TOOLS:
-            idle = [state.call for state in found.calls if not state.owner and not state.has_result]
+            idle = [
+                state.call
+                for state in found.calls
+                if not state.owner and not state.has_result and not state.awaits_person
+            ]
             return (chord_of(run, idle),) if idle else ()
         case State.JOINING:
             return (JoinMessage(run_id=run.run_id, turn=run.turn),)

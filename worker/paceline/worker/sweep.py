@@ -10,9 +10,11 @@ from paceline.core.agent import Agent
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import CallId, Incarnation
 from paceline.core.lifecycle import State
+from paceline.core.limits import deadline_ms, past_deadline
 from paceline.core.run import Run
 from paceline.core.step import Finish, WorkerLost, next_step
 from paceline.core.tool_spec import Effect, Placement
+from paceline.core.unknown_effect import end_of_wait
 from paceline.store.port import CallState, Examined
 
 from .queues import Queue, queue_of_turn
@@ -69,10 +71,10 @@ class RecoverTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MendCalls:
-    """Of the open calls: take these claims back, answer these as unknown, and send these again."""
+    """Of the open calls: take these claims back, have somebody asked what these did, and send these again."""
 
     recover: tuple[CallState, ...]
-    unknown: tuple[CallState, ...]
+    in_doubt: tuple[CallState, ...]
     send: tuple[CallId, ...]
     look_seconds: float
 
@@ -103,6 +105,8 @@ def repair(agent: Agent, examined: Examined, view: View) -> Repair:
             return _unless_braked(run, Queue.TURNS, view, SendJoin())
         case State.IN_TOOLS:
             return _in_tools(run, examined.calls, view)
+        case State.AWAITING_DECISION:
+            return _awaiting_decision(agent, examined, view)
         case State.SUCCEEDED | State.STOPPED | State.FAILED | State.CANCELLED:
             return LookAgain(seconds=_LONGEST_LOOK_SECONDS)
         case _:
@@ -123,7 +127,7 @@ def _unless_braked(run: Run, queue: Queue, view: View, remedy: SendTurn | SendJo
 
 
 def _later(run: Run, view: View) -> LookAgain:
-    waited = (view.now_ms - run.sent_ms) / 1000
+    waited = (view.now_ms - run.sent_ms) / 1000 if run.sent_ms else 0.0
     return LookAgain(seconds=min(max(waited, view.claim_seconds), _LONGEST_LOOK_SECONDS))
 
 
@@ -135,10 +139,30 @@ def _in_tools(run: Run, calls: tuple[CallState, ...], view: View) -> Repair:
     if any(state.attempt >= view.poison_after for state in dead if state.call.effect is not Effect.ONCE):
         message = f"{view.poison_after} workers in a row were lost while they ran one tool call"
         return EndRun(outcome=Outcome(reason=StopReason.POISON, message=message))
-    recover = tuple(state for state in dead if state.call.effect is not Effect.ONCE)
-    unknown = tuple(state for state in dead if state.call.effect is Effect.ONCE)
+    in_doubt = tuple(state for state in dead if _may_have_run_once(state, view))
+    recover = tuple(state for state in dead if state not in in_doubt)
     send = tuple(state.call.call_id for state in _sendable(run, open_calls, recover, view))
-    return MendCalls(recover=recover, unknown=unknown, send=send, look_seconds=_look_seconds(run, open_calls, view))
+    # A call put in doubt may leave the run with nothing to do but await a decision, which it may not be allowed to.
+    look_seconds = 0.0 if in_doubt else _look_seconds(run, open_calls, view)
+    return MendCalls(recover=recover, in_doubt=in_doubt, send=send, look_seconds=look_seconds)
+
+
+def _may_have_run_once(state: CallState, view: View) -> bool:
+    """Whether it is a `once` call that was running, or whose tool took workers down when it was asked about it."""
+    if state.call.effect is not Effect.ONCE:
+        return False
+    return state.doubt is None or state.attempt > view.poison_after
+
+
+def _awaiting_decision(agent: Agent, examined: Examined, view: View) -> EndRun | LookAgain:
+    run = examined.run
+    calls = [f"{state.call.tool} ({state.call.call_id})" for state in examined.calls if state.awaits_person]
+    outcome = end_of_wait(agent.on_unknown_effect, calls) or past_deadline(agent.limits, run, view.now_ms)
+    if outcome:
+        return EndRun(outcome=outcome)
+    moment_ms = deadline_ms(agent.limits, run)
+    left_seconds = _LONGEST_LOOK_SECONDS if moment_ms is None else _until(moment_ms, view)
+    return LookAgain(seconds=min(left_seconds, _LONGEST_LOOK_SECONDS))
 
 
 def _runs_here(run: Run, view: View) -> bool:
@@ -156,7 +180,10 @@ def _sendable(run: Run, open_calls: list[CallState], recovered: tuple[CallState,
     unclaimed = [
         state
         for state in open_calls
-        if not state.owner and (state.call.effect is not Effect.ONCE or state is once) and _is_overdue(run, state, view)
+        if not state.owner
+        and not state.awaits_person
+        and (state.call.effect is not Effect.ONCE or state is once)
+        and _is_overdue(run, state, view)
     ]
     return [*recovered, *unclaimed]
 

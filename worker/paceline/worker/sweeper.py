@@ -8,14 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from paceline.core.agent import Agent
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.errors import Bug, InfrastructureError
 from paceline.core.ids import Incarnation
 from paceline.core.ledger import AttemptLost, Ended
 from paceline.store.port import CallState, Examined, Held, HeldCall, TurnWrite, Written
 
-from .call import unknown_effect
 from .desk import Desk, now_ms
+from .doubt import LostTry, put_in_doubt
 from .messages import ChordMessage, JoinMessage, Message, TurnMessage
 from .queues import Queue, queue_of_turn
 from .sweep import EndRun, LookAgain, MendCalls, RecoverTurn, Repair, SendJoin, SendTurn, View, repair
@@ -110,7 +111,7 @@ class Sweeper:
             case RecoverTurn():
                 return await self._recover_turn(held, examined, remedy)
             case MendCalls():
-                return await self._mend_calls(held, remedy)
+                return await self._mend_calls(held, await self.desk.agent(run.agent), remedy)
             case EndRun(outcome=outcome):
                 ended = Ended(turn=run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
                 lost = (self._lost(examined),) if run.owner else ()
@@ -128,18 +129,16 @@ class Sweeper:
         run = examined.run
         return AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), worker=run.owner)
 
-    async def _mend_calls(self, held: Held, remedy: MendCalls) -> Sequence[Message]:
+    async def _mend_calls(self, held: Held, agent: Agent, remedy: MendCalls) -> Sequence[Message]:
         for state in remedy.recover:
             await self.desk.store.recover_call(_held_call(held, state))
         messages: list[Message] = []
-        for state in remedy.unknown:
-            claim = _held_call(held, state)
-            stored = await self.desk.store.finish_call(
-                claim, unknown_effect(claim, state.call, worker=self.desk.incarnation)
+        for state in remedy.in_doubt:
+            ran = await put_in_doubt(
+                self.desk, agent, _held_call(held, state), state.call, _lost_try(state), why="its worker was lost"
             )
-            if stored.next_once:
-                messages.append(ChordMessage(run_id=held.run_id, turn=held.turn, calls=(stored.next_once,)))
-            if stored.written is stored.written.LAST:
+            messages += ran.messages
+            if ran.is_last:
                 return (JoinMessage(run_id=held.run_id, turn=held.turn),)
         if remedy.send:
             messages.append(ChordMessage(run_id=held.run_id, turn=held.turn, calls=remedy.send))
@@ -153,3 +152,10 @@ def _owners(examined: Examined) -> list[str]:
 
 def _held_call(held: Held, state: CallState) -> HeldCall:
     return HeldCall(run_id=held.run_id, turn=held.turn, call_id=state.call.call_id, attempt=state.attempt)
+
+
+def _lost_try(state: CallState) -> LostTry:
+    """The try that may have taken effect: the last one, unless that was a question to the tool about an earlier one."""
+    if state.doubt:
+        return LostTry(worker=state.doubt.worker, began_ms=state.doubt.began_ms, was_reconciled=True)
+    return LostTry(worker=state.owner, began_ms=state.began_ms)

@@ -34,7 +34,8 @@ from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment, check_next, check_sendable, results_message
 from paceline.store.port import Begun, Held, NotBegun, OpenCall, TurnWrite, Written
 
-from .call import RanCall, run_call, run_inline
+from .call import run_call, run_inline
+from .call_result import RanCall
 from .desk import Desk, now_ms, until_written
 from .messages import JoinMessage, Message, TurnMessage
 from .onward import chord_of, due_messages

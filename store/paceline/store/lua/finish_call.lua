@@ -3,14 +3,13 @@
 local wanted, call, attempt, nonce = take(), take(), take_number(), take()
 
 local state, turn, last, cancel = get('state', 'turn', 'last', 'cancel')
-local held, owner, till, claimed_by = claim_of(call)
+local held, owner, till, claimed_by, began = claim_of(call)
 
 local function answer()
   if cancel == '1' then
     return {'stored', ''}
   end
-  local once = ' ' .. (get('once') or '') .. ' '
-  local following = once:find(' ' .. call .. ' ', 1, true) and once_due() or ''
+  local following = is_once(call) and once_due() or ''
   return {get('closer') == call and 'last' or 'stored', following}
 end
 
@@ -25,7 +24,7 @@ if owner == '' or held ~= attempt then
   return {'lost', ''}
 end
 set('last', nonce)
-set_claim(call, held, owner, till, nonce)
+set_claim(call, held, owner, till, nonce, began)
 redis.call('HSET', results_key, take_result())
 if cancel == '1' then
   if not another_runs(call) then
@@ -33,9 +32,7 @@ if cancel == '1' then
   end
   return answer()
 end
-if redis.call('HLEN', results_key) == tonumber(get('open')) then
-  set('sent', now, 'owner', '', 'until', 0, 'closer', call)
-  move('in_tools', 'joining')
-  look_at(now + look_ms)
+if not join_if_complete(call) then
+  await_decision_if_stuck()
 end
 return answer()

@@ -128,18 +128,30 @@ local function cancelled_instead(from)
   return false
 end
 
--- A call's claim, as stored: attempt, owner (empty: none), until, nonce.
+-- A call's claim, as stored: attempt, owner (empty: none), until, nonce, when it began.
 local function claim_of(call)
   local stored = redis.call('HGET', calls_key, call .. ':claim')
   if not stored then
-    return 0, '', 0, ''
+    return 0, '', 0, '', 0
   end
-  local attempt, owner, till, nonce = stored:match('^([^|]*)|([^|]*)|([^|]*)|([^|]*)$')
-  return tonumber(attempt), owner, tonumber(till), nonce
+  local attempt, owner, till, nonce, began = stored:match('^([^|]*)|([^|]*)|([^|]*)|([^|]*)|?([^|]*)$')
+  return tonumber(attempt), owner, tonumber(till), nonce, tonumber(began) or 0
 end
 
-local function set_claim(call, attempt, owner, till, nonce)
-  redis.call('HSET', calls_key, call .. ':claim', table.concat({attempt, owner, till, nonce}, '|'))
+local function set_claim(call, attempt, owner, till, nonce, began)
+  redis.call('HSET', calls_key, call .. ':claim', table.concat({attempt, owner, till, nonce, began}, '|'))
+end
+
+-- A call's doubt, as stored: who is asked (nil: it is in no doubt), which worker ran it, since when, nonce.
+local function doubt_of(call)
+  local stored = redis.call('HGET', calls_key, call .. ':doubt')
+  if stored then
+    return stored:match('^([^|]*)|([^|]*)|([^|]*)|([^|]*)$')
+  end
+end
+
+local function set_doubt(call, asked, worker, began, nonce)
+  redis.call('HSET', calls_key, call .. ':doubt', table.concat({asked, worker, began, nonce}, '|'))
 end
 
 local function has_result(call)
@@ -180,4 +192,44 @@ local function another_runs(than)
     end
   end
   return false
+end
+
+-- Whether a call of a `once` tool, by the list of them.
+local function is_once(call)
+  return (' ' .. (get('once') or '') .. ' '):find(' ' .. call .. ' ', 1, true) ~= nil
+end
+
+-- Whether a call runs, or may be begun: one in doubt may not while a person is asked, nor may those behind it.
+local function can_get_on(call)
+  local _, owner = claim_of(call)
+  if owner ~= '' then
+    return true
+  end
+  return doubt_of(call) ~= 'person' and (not is_once(call) or once_due() == call)
+end
+
+-- Move a run to await a decision if that is all it can do.
+local function await_decision_if_stuck()
+  local asked, turn = get('asked', 'turn')
+  if asked ~= turn then
+    return
+  end
+  for _, call in ipairs(redis.call('HKEYS', calls_key)) do
+    if not call:find(':claim$') and not call:find(':doubt$') and not has_result(call) and can_get_on(call) then
+      return
+    end
+  end
+  move('in_tools', 'awaiting_decision')
+  look_at(now)
+end
+
+-- Move a run on whose calls all have results; `closer` is the call that brought the last. Whether it did.
+local function join_if_complete(closer)
+  if redis.call('HLEN', results_key) ~= tonumber(get('open')) then
+    return false
+  end
+  set('sent', now, 'owner', '', 'until', 0, 'closer', closer)
+  move('in_tools', 'joining')
+  look_at(now + look_ms)
+  return true
 end

@@ -4,12 +4,12 @@ local state, turn, cancel, last = get('state', 'turn', 'cancel', 'last')
 if last == nonce then
   return 'written'
 end
-local held, owner = claim_of(call)
+local held, owner, _, _, began = claim_of(call)
 if state ~= 'in_tools' or turn ~= wanted or has_result(call) or owner == '' or held ~= attempt then
   return 'lost'
 end
 set('last', nonce)
-set_claim(call, attempt, '', 0, '')
+set_claim(call, attempt, '', 0, '', began)
 if cancel == '1' and not another_runs(call) then
   end_cancelled('in_tools')
 end

@@ -1,0 +1,28 @@
+-- doubt: take the claim of a call that may have taken effect; somebody is asked, and it is not run again.
+-- -> written | lost      ARGV turn call attempt nonce asked entry
+local wanted, call, attempt, nonce, asked, entry = take(), take(), take_number(), take(), take(), take()
+local state, turn, cancel, last = get('state', 'turn', 'cancel', 'last')
+local _, worker, since, doubted_by = doubt_of(call)
+if last == nonce or doubted_by == nonce then
+  return 'written'
+end
+local held, owner, _, _, began = claim_of(call)
+if state ~= 'in_tools' or turn ~= wanted or has_result(call) or owner == '' or held ~= attempt then
+  return 'lost'
+end
+-- Whoever asked the tool in vain is not who may have run it.
+set('last', nonce)
+set_doubt(call, asked, worker or owner, since or began, nonce)
+set_claim(call, attempt, '', 0, '', began)
+redis.call('RPUSH', ledger_key, entry)
+if asked == 'person' then
+  set('asked', turn)
+end
+if cancel == '1' then
+  if not another_runs(call) then
+    end_cancelled('in_tools')
+  end
+else
+  await_decision_if_stuck()
+end
+return 'written'
