@@ -150,6 +150,11 @@ class RealFleet:
         """The workers that are running, or frozen."""
         return [worker for worker in self.workers if worker.is_alive]
 
+    def working(self) -> list[Child]:
+        """The workers that show that they live."""
+        groups = {_group_of(report.pid) for report in self.fleet.workers()}
+        return [worker for worker in self.alive() if worker.process.pid in groups]
+
     def incarnations(self, worker: Child) -> list[Incarnation]:
         """The incarnations of a worker's processes that live: one, or with prefork one for each child."""
         group = worker.process.pid

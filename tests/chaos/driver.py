@@ -1,0 +1,190 @@
+"""A chaos run: real runs on a real fleet, one blow after another, and the evidence of how it went."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar, assert_never
+
+from integration.fleet import FleetPlan, RealFleet
+from redis import Redis
+
+from paceline.core.errors import InfrastructureError
+from paceline.core.ids import run_id
+from paceline.producer.children import Child
+from paceline.producer.fleet import Batch
+from paceline.sim import Fault
+
+from .evidence import Evidence, Kill, collect, held_by
+from .meddled_app import MEDDLING_VARIABLE
+from .plan import Blow, BlowKind, Meddling, ModelFaults
+from .script import busy_script
+
+T = TypeVar("T")
+
+STARTS_KEY = "paceline:broker:paceline.starts"
+_TICK_S = 0.05
+_LOOK_S = 0.5
+_FROZEN_CLAIMS = 1.5
+_SERVER_AWAY_S = 0.5
+_STARTS_LOST = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChaosPlan:
+    """All that makes one chaos run."""
+
+    runs: int
+    blows: Sequence[Blow] = ()
+    fleet: FleetPlan = field(default_factory=lambda: FleetPlan(workers=3))
+    meddling: Meddling = field(default_factory=Meddling)
+    faults: ModelFaults = field(default_factory=ModelFaults)
+    still_seconds: float = 60.0
+    """Runs that have not ended when nothing has failed and nothing has moved for so long are stuck."""
+    longest_model_s: float = 1.0
+    """How long the model takes at most: it spreads the runs over the blows."""
+
+
+def run_chaos(folder: Path, plan: ChaosPlan, *, say: Callable[[str], None] = lambda _: None) -> Evidence:
+    """Carry the plan out in this folder. `say` is told of each blow."""
+    environment = {MEDDLING_VARIABLE: json.dumps(asdict(plan.meddling)), **plan.fleet.environment}
+    with RealFleet(folder, busy_script(plan.longest_model_s), replace(plan.fleet, environment=environment)) as real:
+        real.wait_working()
+        _inject(real, plan.faults)
+        return _Driver(real=real, plan=plan, say=say).drive()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Driver:
+    """The one thread that strikes. What is to come lies in `agenda`, by the monotonic clock."""
+
+    real: RealFleet
+    plan: ChaosPlan
+    say: Callable[[str], None]
+    kills: list[Kill] = field(default_factory=list)
+    struck: Counter[str] = field(default_factory=Counter)
+    agenda: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    batch: Batch = field(init=False)
+
+    def drive(self) -> Evidence:
+        self.batch = self.real.submit(self.plan.runs)
+        began = time.monotonic()
+        self.agenda = [(began + blow.at_s, partial(self._strike, blow)) for blow in self.plan.blows]
+        self._until_ended()
+        submitted = [run_id(self.batch.info.name, str(number)) for number in range(self.plan.runs)]
+        seconds = time.monotonic() - began
+        return patiently(
+            lambda: collect(self.real, self.batch, submitted, kills=self.kills, blows=self.struck, seconds=seconds)
+        )
+
+    def _until_ended(self) -> None:
+        """Strike, and look, until all runs have ended, or nothing is left that could move."""
+        progress = _Progress(still_seconds=self.plan.still_seconds)
+        looked = 0.0
+        while True:
+            self._strike_due()
+            if time.monotonic() - looked > _LOOK_S:
+                status = patiently(self.batch.status)
+                looked = time.monotonic()
+                if status.is_done or (not self.agenda and progress.is_still(status.counts.turns, status.counts.active)):
+                    return
+            time.sleep(_TICK_S)
+
+    def _strike_due(self) -> None:
+        now = time.monotonic()
+        due = [act for at, act in self.agenda if at <= now]
+        self.agenda = [(at, act) for at, act in self.agenda if at > now]
+        for act in due:
+            act()
+
+    def _strike(self, blow: Blow) -> None:
+        self.say(f"{blow.at_s:5.1f} s: {blow.kind}")
+        self.struck[blow.kind.value] += 1
+        match blow.kind:
+            case BlowKind.KILL_WORKER:
+                self._kill(self._picked(blow))
+            case BlowKind.STOP_WORKER:
+                self._picked(blow).process.terminate()
+                self.real.start_worker()
+            case BlowKind.FREEZE_WORKER:
+                self._freeze(self._picked(blow))
+            case BlowKind.KILL_SERVER:
+                self.real.restart_valkey(away_s=_SERVER_AWAY_S)
+            case BlowKind.DROP_CONNECTIONS:
+                self._redis(lambda client: client.client_kill_filter(_type="normal", skipme=True))
+            case BlowKind.MODEL_BUSY:
+                self.real.simulator.inject(Fault("rate_limited", retry_after=1), times=2)
+                self.real.simulator.inject("overloaded", times=2)
+            case BlowKind.LOSE_STARTS:
+                self._redis(_lose_starts)
+            case _:
+                assert_never(blow.kind)
+
+    def _picked(self, blow: Blow) -> Child:
+        # One that still starts would take the blow without harm.
+        workers = patiently(self.real.working) or self.real.alive()
+        return workers[int(blow.pick * len(workers))]
+
+    def _kill(self, worker: Child) -> None:
+        owners = patiently(lambda: self.real.incarnations(worker))
+        self.real.kill(worker)
+        at = time.time()
+        held = patiently(lambda: held_by(self.real, self.batch, owners))
+        self.kills.append(Kill(at=at, held=held))
+        self.real.start_worker()
+
+    def _freeze(self, worker: Child) -> None:
+        self.real.freeze(worker)
+        thaws_at = time.monotonic() + _FROZEN_CLAIMS * self.plan.fleet.claim_seconds
+        self.agenda.append((thaws_at, lambda: self.real.thaw(worker) if worker.is_alive else None))
+
+    def _redis(self, act: Callable[[Redis], object]) -> None:
+        with Redis.from_url(self.real.url) as client:
+            act(client)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Progress:
+    """Notices when nothing moves any more."""
+
+    still_seconds: float
+    seen: tuple[int, ...] = ()
+    since: float = 0.0
+
+    def is_still(self, *seen: int) -> bool:
+        if seen != self.seen:
+            self.seen, self.since = seen, time.monotonic()
+        return time.monotonic() - self.since > self.still_seconds
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """The answer, once the record can be reached: its connections are struck as everybody's are."""
+    while True:
+        try:
+            return ask()
+        except InfrastructureError:
+            time.sleep(_TICK_S)
+
+
+def _lose_starts(client: Redis) -> None:
+    """Drop some messages for first turns, and send others twice."""
+    client.lpop(STARTS_KEY, _STARTS_LOST)
+    for message in client.lrange(STARTS_KEY, 0, _STARTS_LOST - 1):
+        client.rpush(STARTS_KEY, message)
+
+
+def _inject(real: RealFleet, faults: ModelFaults) -> None:
+    shares: Mapping[Fault, float] = {
+        Fault("server_error"): faults.server_error,
+        Fault("reset_before_read"): faults.reset_before_read,
+        Fault("reset_after_read"): faults.reset_after_read,
+        Fault("slow_first_byte", seconds=3.0): faults.slow,
+    }
+    for seed, (fault, share) in enumerate(shares.items()):
+        if share:
+            real.simulator.inject(fault, probability=share, seed=seed)
