@@ -19,15 +19,16 @@ from .dispatch import JOIN, SENT_HEADER, TOOL, TURN, Dispatcher
 from .join import join_turn
 from .messages import Message
 from .process import WorkerProcess
+from .publishing import PublishingAmqp
 from .queues import Queue
 from .settings import Settings
-from .transport import Amqp, broker_url, transport_options
+from .transport import broker_url, transport_options
 from .turn import take_turn
 
 
 def create_app(settings: Settings) -> Celery:
     """A Celery app that carries out turns. Connects to nothing yet."""
-    app = Celery("paceline", broker=broker_url(settings.broker), backend=RecordBackend, amqp=Amqp)
+    app = Celery("paceline", broker=broker_url(settings.broker), backend=RecordBackend, amqp=PublishingAmqp)
     app.conf.update(_configuration(settings))
     dispatcher = Dispatcher(app)
     process = WorkerProcess(settings, send=dispatcher.send, empty_queues=lambda: _empty_queues(app))

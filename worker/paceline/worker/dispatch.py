@@ -43,8 +43,20 @@ class Dispatcher:
         header = [
             self._signature(TOOL, message.run_id, message.turn, call, queue=Queue.TOOLS) for call in message.calls
         ]
-        chord(header, app=self._app)(self._signature(JOIN, message.run_id, message.turn, queue=Queue.TURNS))
+        body = self._signature(JOIN, message.run_id, message.turn, queue=Queue.TURNS)
+        with self._app.producer_pool.acquire() as producer, producer.batch(max_size=len(header)):
+            chord(header, app=self._app)(body)
 
     def _signature(self, task: str, run_id: RunId, turn: int, *rest: str, queue: Queue) -> Any:
-        headers = {SENT_HEADER: int(time.time() * 1000)}
-        return self._app.signature(task, args=(run_id, turn, *rest), immutable=True, queue=queue.value, headers=headers)
+        arguments = (run_id, turn, *rest)
+        return self._app.signature(
+            task,
+            args=arguments,
+            immutable=True,
+            queue=queue.value,
+            headers={SENT_HEADER: int(time.time() * 1000)},
+            # What Celery would find out anew for each message, at a third of the price of sending it.
+            declare=(),
+            argsrepr=repr(arguments),
+            kwargsrepr="{}",
+        )
