@@ -17,13 +17,16 @@ from itertools import count
 from support.runs import BATCH, a_row
 
 from paceline.core.agent import Agent
-from paceline.core.ids import RunId, tag_of
-from paceline.core.ledger import Entry
+from paceline.core.ids import RunId, idempotency_key, tag_of
+from paceline.core.ledger import EffectRuledOut, Entry, Source
+from paceline.core.run import Run
 from paceline.core.step import ModelCallFailed
 from paceline.core.transcript import Fragment
 from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.store.memory import MemoryRunStore
-from paceline.store.port import BatchCounts, RunRecord
+from paceline.store.port import BatchCounts, OpenCall, RunRecord
+from paceline.tools import ToolResult
+from paceline.worker.call_result import call_result
 from paceline.worker.messages import TurnMessage
 from paceline.worker.queues import Queue
 from paceline.worker.scripted_model import ModelRequest, Reply, ScriptedModel
@@ -55,7 +58,9 @@ AGENT = Agent(
     tools=tuple(each.spec for each in TOOLS),
     on_unknown_effect=OnUnknownEffect.TELL,
 )
-_FROZEN = AGENT.freeze()
+"""Tells the model of a call that may have taken effect: its runs wait for nobody."""
+WAITING = replace(AGENT, on_unknown_effect=OnUnknownEffect.WAIT)
+"""Awaits the decision of a person, who knows what has taken effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +92,8 @@ class Over:
 class Box:
     """One run, two workers, and what may happen to them."""
 
-    def __init__(self, play: Play, plan: Plan) -> None:
+    def __init__(self, play: Play, plan: Plan, agent: Agent) -> None:
+        self._agent = agent
         self._plan = plan
         self._loop = asyncio.get_running_loop()
         self._numbers = count(1)
@@ -110,6 +116,7 @@ class Box:
             self._start_worker()
         while not await self._is_over(run_id):
             await asyncio.sleep(_LOOK_SECONDS)
+            await self._decide(run_id)
             assert self._loop.time() - began < LONGEST_SECONDS, await self._stuck(run_id)
         seconds, steps = self._loop.time() - began, tuple(self.steps)
         await asyncio.sleep(FROZEN_SECONDS if Strike.FREEZE in self._plan.strikes.values() else _SETTLING_SECONDS)
@@ -145,8 +152,8 @@ class Box:
         return _EPOCH_MS + round(self._loop.time() * 1000)
 
     async def _submit(self) -> RunId:
-        await self.store.put_agent(AGENT.digest, _FROZEN)
-        batch = await self.store.open_batch(replace(BATCH, agent=AGENT.digest))
+        await self.store.put_agent(self._agent.digest, self._agent.freeze())
+        batch = await self.store.open_batch(replace(BATCH, agent=self._agent.digest))
         await self.store.submit(batch, [ROW])
         self.broker.send([TurnMessage(run_id=ROW.run_id, turn=1, queue=Queue.STARTS)])
         return ROW.run_id
@@ -161,6 +168,23 @@ class Box:
     async def _is_over(self, run_id: RunId) -> bool:
         record = await self.store.run(run_id)
         return record is not None and record.run.state.is_terminal
+
+    async def _decide(self, run_id: RunId) -> None:
+        """As a person does who looks whether there was a charge."""
+        record = await self.store.run(run_id)
+        assert record is not None
+        for state in await self.store.open_call_states(run_id):
+            if state.awaits_person:
+                await self._resolve(record.run, state.call)
+
+    async def _resolve(self, run: Run, call: OpenCall) -> None:
+        if idempotency_key(run.run_id, run.turn, call.call_id) in self.charges:
+            done = ToolResult(content=f"done {call.call_id}", is_error=False, chars=0)
+            result = call_result(run.turn, call, done, attempt=1, took_ms=0, worker="", source=Source.PERSON)
+            await self.store.resolve(run.run_id, call.call_id, result)
+        else:
+            entry = EffectRuledOut(turn=run.turn, call=call.call_id, tool=call.tool, at_ms=0, source=Source.PERSON)
+            await self.store.resolve(run.run_id, call.call_id, entry)
 
     async def _stuck(self, run_id: RunId) -> str:
         return f"stuck: {await self.store.run(run_id)}, calls: {await self.store.open_call_states(run_id)}"
@@ -193,10 +217,10 @@ class Box:
         )
 
 
-def play_out(play: Play, plan: Plan | None = None) -> Over:
+def play_out(play: Play, plan: Plan | None = None, agent: Agent = AGENT) -> Over:
     """A run from its submission until nothing happens any more."""
 
     async def main() -> Over:
-        return await Box(play, plan or Plan()).play_out()
+        return await Box(play, plan or Plan(), agent).play_out()
 
     return run_in_virtual_time(main())

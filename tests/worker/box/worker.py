@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from paceline.core.errors import InfrastructureError
 from paceline.core.ids import Incarnation
 from paceline.store.port import CallWritten, RunStore
-from paceline.tools import Registry, Tool, ToolContext, tool
+from paceline.tools import NotRan, Registry, Tool, ToolContext, tool
 from paceline.worker.call import run_call
 from paceline.worker.call_result import RanCall
 from paceline.worker.desk import Desk
@@ -71,6 +71,16 @@ async def charge(ctx: ToolContext) -> str:
     return await _act(ctx)
 
 
+async def bill(ctx: ToolContext) -> str:
+    """Bill; whether it was done can be found out."""
+    return await charge(ctx)
+
+
+async def _find_bill(ctx: ToolContext) -> str | NotRan:
+    await _here.get().step("before a reconcile")
+    return f"done {ctx.call_id}" if ctx.idempotency_key in _here.get().box.charges else NotRan()
+
+
 def _at_its_path(made: Tool) -> Tool:
     return replace(made, spec=replace(made.spec, path=f"box:{made.spec.name}"))
 
@@ -80,6 +90,7 @@ TOOLS = (
     _at_its_path(tool(effect="reads")(fetch)),
     _at_its_path(tool(effect="idempotent")(put)),
     _at_its_path(tool(effect="once")(charge)),
+    _at_its_path(tool(effect="once", reconcile=_find_bill)(bill)),
 )
 """A tool of each kind."""
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from paceline.core.agent import Agent
 from paceline.core.errors import ToolLoadError
@@ -32,8 +33,7 @@ _NOT_OURS = RanCall(written=CallWritten.LOST)
 
 async def run_call(desk: Desk, run_id: RunId, turn: int, call_id: CallId) -> RanCall:
     """Carry out one try of a call, if it is open and nobody else has it."""
-    claim = desk.claim(_LONGEST_CALL_SECONDS)
-    begun = await until_written(lambda: desk.store.begin_call(run_id, turn, call_id, claim))
+    begun = await _begin(desk, run_id, turn, call_id)
     if isinstance(begun, NotBegun):
         return _NOT_OURS
     held = HeldCall(run_id=run_id, turn=turn, call_id=call_id, attempt=begun.attempt)
@@ -43,6 +43,19 @@ async def run_call(desk: Desk, run_id: RunId, turn: int, call_id: CallId) -> Ran
             return await _carry_out(desk, held, begun)
         except asyncio.CancelledError:
             return await asyncio.shield(_cut(desk, held, begun, began_ms))
+
+
+async def _begin(desk: Desk, run_id: RunId, turn: int, call_id: CallId) -> CallBegun | NotBegun:
+    """Claim the call, and have its agent at hand."""
+    claim, loop = desk.claim(_LONGEST_CALL_SECONDS), asyncio.get_running_loop()
+    while True:
+        asked_at = loop.time()
+        begun = await until_written(lambda: desk.store.begin_call(run_id, turn, call_id, claim))
+        if isinstance(begun, CallBegun):
+            await until_written(partial(desk.agent, begun.agent))
+        # A worker that stood still that long may have been given up meanwhile: is the claim still its own?
+        if loop.time() - asked_at < desk.settings.claim_seconds / 2:
+            return begun
 
 
 async def run_inline(desk: Desk, agent: Agent, run: Run, call: OpenCall) -> CallResult:
