@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from typing import Any, assert_never
@@ -12,6 +13,8 @@ from paceline.core.ids import RunId
 
 from .messages import ChordMessage, JoinMessage, Message, TurnMessage
 from .queues import Queue
+
+log = logging.getLogger("paceline.dispatch")
 
 TURN = "paceline.turn"
 TOOL = "paceline.tool"
@@ -27,17 +30,24 @@ class Dispatcher:
         self._app = app
 
     def send(self, messages: Iterable[Message]) -> None:
-        """Hand these to the broker. A message that is lost on the way is sent again by the sweeper."""
+        """Hand these to the broker. Raises nothing: a message that could not be sent is sent again by the sweeper."""
         for message in messages:
-            match message:
-                case TurnMessage(run_id=run_id, turn=turn, queue=queue):
-                    self._signature(TURN, run_id, turn, queue=queue).apply_async()
-                case ChordMessage():
-                    self._send_chord(message)
-                case JoinMessage(run_id=run_id, turn=turn):
-                    self._signature(JOIN, run_id, turn, queue=Queue.TURNS).apply_async()
-                case _:
-                    assert_never(message)
+            try:
+                self._send(message)
+            except Exception:
+                # Of any kind that a broker's client has. The run is on record as it is: it must not fail for this.
+                log.exception("a message of run %s could not be sent; the sweeper sends it again", message.run_id)
+
+    def _send(self, message: Message) -> None:
+        match message:
+            case TurnMessage(run_id=run_id, turn=turn, queue=queue):
+                self._signature(TURN, run_id, turn, queue=queue).apply_async()
+            case ChordMessage():
+                self._send_chord(message)
+            case JoinMessage(run_id=run_id, turn=turn):
+                self._signature(JOIN, run_id, turn, queue=Queue.TURNS).apply_async()
+            case _:
+                assert_never(message)
 
     def _send_chord(self, message: ChordMessage) -> None:
         header = [
