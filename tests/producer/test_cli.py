@@ -13,6 +13,7 @@ from support.runs import SPENT, Driven, model_called
 
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import BatchName, RunId, run_id
+from paceline.core.lifecycle import State
 from paceline.producer import screen as screens
 from paceline.producer.cli import run_command
 from paceline.producer.commands import batches
@@ -329,3 +330,37 @@ def test_progress_is_a_line_now_and_then_where_it_is_piped(capsys: pytest.Captur
         screen.show(status)
         screen.show(status)
     assert capsys.readouterr().err == "0/2 rows, 0 running, 0 turns, 0 tokens, $0.0000, - cached\n"
+
+
+def awaiting_decision(batch: str, row: str) -> RunId:
+    run = run_id(BatchName(batch), row)
+    with Fleet() as fleet:
+        fleet.loop.run(Driven(fleet.store, run).bring_to(State.AWAITING_DECISION))
+    return run
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_call_in_doubt_is_listed_shown_and_settled(capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(capsys)
+    run = awaiting_decision("nightly", "a")
+    assert run in Said(capsys, "runs", "--state", "awaiting_decision").out
+    assert f"paceline resolve {run} c1" in Said(capsys, "show", run).out
+    Path("result.txt").write_text("charged")
+    settled = Said(capsys, "resolve", run, "c1", "--result", "result.txt", "--json")
+    assert (settled.code, settled.json["decision"]) == (0, "Ran")
+    assert "it has its tools' results" in Said(capsys, "show", run).out
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_decision_must_be_one_and_only_one(capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(capsys)
+    run = awaiting_decision("nightly", "a")
+    for given in ([], ["--ran", "--not-ran"]):
+        said = Said(capsys, "resolve", run, "c1", *given)
+        assert said.code == 2
+        assert "say one of --ran, --not-ran and --result FILE" in said.err
+    missing = Said(capsys, "resolve", run, "c1", "--result", "nowhere.txt")
+    assert missing.code == 2
+    assert "nowhere.txt" in missing.err
+    assert Said(capsys, "resolve", run, "c1", "--not-ran").code == 0
+    assert Said(capsys, "resolve", run, "c1", "--not-ran").code == 2

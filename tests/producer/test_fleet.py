@@ -9,10 +9,11 @@ from support.runs import Driven
 
 from paceline.core.endings import MaxTurnsExceeded, Outcome, StopReason
 from paceline.core.errors import RowError, UnknownBatch, UnknownRun, UsageError
-from paceline.core.ids import BatchName, RunId, run_id
+from paceline.core.ids import BatchName, CallId, RunId, run_id
 from paceline.core.lifecycle import State, Status
 from paceline.producer import Batch, BatchStatus, Fleet, Result
 from paceline.producer.agent_file import AgentFile
+from paceline.producer.decide import NotRan, Ran
 from paceline.producer.template import read_template
 from paceline.store.port import Cancelled
 
@@ -152,6 +153,34 @@ def test_a_batch_is_cancelled_whole(behind: MemoryFleet) -> None:
     behind.fleet.loop.run(Driven(behind.store, running).begin())
     assert batch.cancel() == {Cancelled.ENDED: 1, Cancelled.REQUESTED: 1, Cancelled.CANCELLED: 1}
     assert behind.fleet.cancel(done) is Cancelled.ENDED
+
+
+def test_a_decision_with_a_result_is_shown_to_the_model_bounded_and_kept_whole(behind: MemoryFleet) -> None:
+    behind.fleet.submit(AGENT, ROWS[:1], batch="nightly")
+    (run,) = ids("nightly", "a")
+    behind.fleet.loop.run(behind.driven(run).bring_to(State.AWAITING_DECISION))
+    behind.fleet.resolve(run, "c1", Ran("x" * 50_000))
+    assert behind.fleet.show(run).record.run.state is State.JOINING
+    whole = behind.fleet.loop.run(behind.store.whole_result(run, CallId("c1")))
+    assert whole == "x" * 50_000
+    results = behind.fleet.loop.run(behind.store.results(run, 1))
+    assert results is not None
+    assert len(results.blocks[CallId("c1")]) < 21_000
+
+
+def test_where_there_is_nothing_to_decide_the_calls_in_doubt_are_named(behind: MemoryFleet) -> None:
+    behind.fleet.submit(AGENT, ROWS[:1], batch="nightly")
+    (run,) = ids("nightly", "a")
+    behind.fleet.loop.run(behind.driven(run).bring_to(State.AWAITING_DECISION))
+    with pytest.raises(
+        UsageError, match=r"nothing to decide about call 'c9' of run .*, which is awaiting_decision: .*: c1"
+    ):
+        behind.fleet.resolve(run, "c9", NotRan())
+    behind.fleet.resolve(run, "c1", NotRan())
+    with pytest.raises(UsageError, match=r"which is in_tools: its calls in doubt are: none"):
+        behind.fleet.resolve(run, "c1", NotRan())
+    with pytest.raises(UnknownRun):
+        behind.fleet.resolve("x", "c1", NotRan())
 
 
 def test_an_unknown_batch_names_the_nearest_one(behind: MemoryFleet) -> None:

@@ -7,18 +7,20 @@ from support.producing import AGENT, MemoryFleet
 from support.runs import A_WRITE, a_call
 
 from paceline.core.endings import Outcome, StopReason
-from paceline.core.ids import AgentDigest, BatchName, Incarnation, RunId, run_id
+from paceline.core.ids import AgentDigest, BatchName, CallId, Incarnation, RunId, idempotency_key, run_id
 from paceline.core.ledger import AttemptLost, Held
 from paceline.core.lifecycle import State
 from paceline.core.run import Run, Spent
+from paceline.core.tool_spec import Effect
 from paceline.core.usage import Usage
 from paceline.producer import story as stories
 from paceline.producer.commands.printing import table_lines
+from paceline.producer.decide import Decision, NotRan, Ran
 from paceline.producer.fleet import BatchStatus, has_state, known_states
 from paceline.producer.progress import Start, count_text, dollars, duration, progress_of, status_json
 from paceline.producer.report import WHAT_TO_DO, report_rows, totals
 from paceline.producer.waiting import why_runs_wait
-from paceline.store.port import BatchCounts, BatchInfo, RunRecord, WorkerReport
+from paceline.store.port import Asked, BatchCounts, BatchInfo, RunRecord, WorkerReport
 
 INFO = BatchInfo(name=BatchName("nightly"), tenant="t", agent=AgentDigest("d"), agent_name="oncall")
 WORKER = WorkerReport(incarnation=Incarnation("w"), host="h", pid=1, started_ms=0, concurrency=4, in_flight=0)
@@ -178,6 +180,63 @@ def test_holds_and_lost_attempts_are_part_of_the_story(behind: MemoryFleet) -> N
     text = told(behind, run)
     assert "on hold for 20 s: the API has no room" in text
     assert "attempt 1 was lost with worker w1: its model call may have been billed" in text
+
+
+def in_doubt(behind: MemoryFleet) -> RunId:
+    run = submitted(behind)
+    driven = behind.driven(run)
+    behind.fleet.loop.run(driven.bring_to(State.AWAITING_DECISION))
+    return run
+
+
+def test_a_run_that_awaits_a_decision_says_what_is_known_and_how_to_settle_it(behind: MemoryFleet) -> None:
+    run = in_doubt(behind)
+    headline = stories.headline(behind.fleet.show(run))
+    key = idempotency_key(run, 1, CallId("c1"))
+    assert headline.endswith(
+        "is not over: it awaits a decision about a tool call, in turn 1. search began at 08:00:00Z on worker worker-2, "
+        f"which was lost: it may have taken effect or not (call c1, idempotency key {key}). Find out, then: "
+        f"paceline resolve {run} c1 --ran | --not-ran | --result FILE."
+    )
+    assert stories.story_json(behind.fleet.show(run), with_transcript=False)["in_doubt"][0]["idempotency_key"] == key
+
+
+@pytest.mark.parametrize(
+    ("decision", "words"),
+    [
+        (NotRan(), "a person decided: tool search has not taken effect, it may run (c1)"),
+        (Ran(), "a person decided: tool search has taken effect (c1)"),
+    ],
+)
+def test_doubts_and_decisions_are_part_of_the_story(behind: MemoryFleet, decision: Decision, words: str) -> None:
+    run = in_doubt(behind)
+    assert "now       tool search awaits a decision" in told(behind, run)
+    behind.fleet.resolve(run, "c1", decision)
+    text = told(behind, run)
+    assert "tool search may have taken effect or not, since 08:00:00Z on worker worker-2: its worker was lost" in text
+    assert words in text
+
+
+def test_a_tool_that_is_asked_is_told_as_that(behind: MemoryFleet) -> None:
+    run = submitted(behind)
+    driven = behind.driven(run)
+
+    async def happen() -> None:
+        await driven.in_tools(a_call("c1", Effect.ONCE))
+        await driven.doubt("c1", Asked.TOOL)
+        await driven.begin_call("c1")
+
+    behind.fleet.loop.run(happen())
+    assert "tool search is asked what it did on worker-2" in told(behind, run)
+
+
+def test_runs_that_await_a_decision_are_counted_and_say_where_to_look() -> None:
+    status = a_status({State.SUCCEEDED: 1, State.AWAITING_DECISION: 2})
+    assert ", 0 running, 2 awaiting a decision, " in progress_of(status, Start(at_seconds=0, done=0), 1.0).line()
+    reasons = why_runs_wait(status, [WORKER], [], now_ms=0)
+    assert len(reasons) == 1
+    assert reasons[0].startswith("2 await a decision")
+    assert "paceline runs --batch nightly --state awaiting_decision" in reasons[0]
 
 
 def test_the_messages_are_told_only_when_asked_for(behind: MemoryFleet) -> None:

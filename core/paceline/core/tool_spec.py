@@ -7,6 +7,9 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+MAX_RESULT_CHARS = 20_000
+"""What a result may be long, unless its tool says otherwise: more is shown to the model as head and tail."""
+
 
 class Effect(StrEnum):
     """What running a call twice would do to the world."""
@@ -41,7 +44,7 @@ class ToolSpec:
     effect: Effect = Effect.ONCE
     placement: Placement = Placement.FLEET
     timeout_s: float = 60.0
-    max_result_chars: int = 20_000
+    max_result_chars: int = MAX_RESULT_CHARS
     repeatable: bool = False
     approval: Approval = Approval.NEVER
     reconciles: bool = False

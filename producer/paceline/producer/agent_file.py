@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
@@ -19,6 +19,7 @@ from paceline.core.errors import AgentFileError, UsageError
 from paceline.core.ids import CallId, RunId
 from paceline.core.models import max_output_tokens
 from paceline.core.tool_spec import ToolSpec
+from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.core.usage import is_priced
 from paceline.tools import Registry, read_result_tool
 
@@ -73,6 +74,7 @@ class _FileSection(_Section):
     model_attempts: _Positive = 1
     empty_retries: Annotated[int, Field(ge=0)] = 0
     pauses: Annotated[int, Field(ge=0)] = 0
+    on_unknown_effect: Literal["wait", "stop", "tell"] = "wait"
 
 
 _EXAMPLES = {"name": "oncall", "model": "claude-sonnet-5-5"}
@@ -196,6 +198,8 @@ def _agent(section: _FileSection, tools: Mapping[int, ToolSpec]) -> Agent:
     limits = section.limits.model_dump(exclude_unset=True)
     if "deadline" in limits:
         limits["deadline_seconds"] = limits.pop("deadline")
+    if "on_unknown_effect" in given:
+        given["on_unknown_effect"] = OnUnknownEffect(given["on_unknown_effect"])
     return Agent(**given, tools=tuple(tools.values()), limits=Limits(**limits))
 
 

@@ -15,7 +15,7 @@ import typer
 
 from paceline.core.errors import PacelineError, UsageError
 
-from .commands import batches, doctor, processes, run, runs
+from .commands import batches, decisions, doctor, processes, run, runs
 
 USAGE = 2
 INFRASTRUCTURE = 3
@@ -43,6 +43,7 @@ def build() -> typer.Typer:
         runs.runs,
         runs.show,
         runs.cancel,
+        decisions.resolve,
         processes.worker,
         processes.sim,
         doctor.doctor,

@@ -14,17 +14,28 @@ from typing import Any, TypeAlias
 
 from paceline.core.agent import Agent
 from paceline.core.errors import InfrastructureError, UnknownBatch, UnknownRun, UsageError
-from paceline.core.ids import BatchName, BatchTag, RunId, batch_tag, tag_of
+from paceline.core.ids import BatchName, BatchTag, CallId, RunId, batch_tag, tag_of
 from paceline.core.ledger import Entry
 from paceline.core.lifecycle import State
 from paceline.core.transcript import Fragment
 from paceline.store.connect import ServerProblem, Severity, check_server, connect
 from paceline.store.loop_thread import LoopThread
-from paceline.store.port import BatchCounts, BatchInfo, CallState, Cancelled, RunRecord, RunStore, WorkerReport
+from paceline.store.port import (
+    BatchCounts,
+    BatchInfo,
+    CallState,
+    Cancelled,
+    Resolved,
+    RunRecord,
+    RunStore,
+    WorkerReport,
+)
 from paceline.store.record import RedisRunStore
 
 from .agent_file import AgentFile, load_agent_file
 from .broker_address import broker_address
+from .decide import Decision, recorded
+from .doubts import doubts_of
 from .publish import KombuPublisher, Publisher
 from .result import Result, result_of
 from .row_source import RowSource, row_source
@@ -203,6 +214,13 @@ class Fleet:
             raise _unknown_run(run_id)
         return cancelled
 
+    def resolve(self, run_id: str, call_id: str, decision: Decision) -> None:
+        """Say what became of a call that may have taken effect or not; the run goes on within a sweep.
+
+        Raises UnknownRun, or UsageError where there is nothing to decide about this call.
+        """
+        self.loop.run(self._resolve(RunId(run_id), CallId(call_id), decision))
+
     def now_ms(self) -> int:
         """The time by the record's clock, milliseconds since the epoch."""
         return self.loop.run(self.store.now_ms())
@@ -220,6 +238,17 @@ class Fleet:
         if replace(info, opened_ms=0) != replace(wanted, opened_ms=0):
             raise UsageError(_other_batch(info, wanted))
         return info
+
+    async def _resolve(self, run_id: RunId, call_id: CallId, decision: Decision) -> None:
+        story = await self._story(run_id)
+        state = next((state for state in story.calls if state.call.call_id == call_id), None)
+        resolved = Resolved.NOT_IN_DOUBT
+        if state is not None:
+            now_ms = await self.store.now_ms()
+            entry = recorded(decision, story.record.run, story.agent, state, now_ms=now_ms)
+            resolved = await self.store.resolve(run_id, call_id, entry)
+        if resolved is not Resolved.RESOLVED:
+            raise UsageError(_nothing_to_decide(story, call_id))
 
     async def _story(self, run_id: RunId) -> RunStory:
         record = await self.store.run(run_id)
@@ -330,6 +359,15 @@ def _other_batch(found: BatchInfo, wanted: BatchInfo) -> str:
     return (
         f"batch {wanted.name!r} was opened with another {what} ({found.agent_name}, {found.agent}, tenant "
         f"{found.tenant}): submit under another batch name, or with the agent as it was"
+    )
+
+
+def _nothing_to_decide(story: RunStory, call_id: CallId) -> str:
+    run = story.record.run
+    doubtful = ", ".join(doubt.call_id for doubt in doubts_of(run, story.calls)) or "none"
+    return (
+        f"there is nothing to decide about call {call_id!r} of run {run.run_id}, which is {run.state}: "
+        f"its calls in doubt are: {doubtful}"
     )
 
 

@@ -31,6 +31,8 @@ class Progress:
     done: int
     running: int
     held: int
+    undecided: int
+    """Runs that await the decision of a person."""
     queued: int
     turns: int
     usage: Usage
@@ -43,6 +45,7 @@ class Progress:
             f"{self.done}/{self.rows} rows",
             f"{self.running} running",
             *([f"{self.held} on hold"] if self.held else []),
+            *([f"{self.undecided} awaiting a decision"] if self.undecided else []),
             f"{self.turns} turns",
             f"{count_text(self.usage.total)} tokens",
             dollars(self.cost_usd),
@@ -58,11 +61,13 @@ def progress_of(status: BatchStatus, start: Start, now_seconds: float) -> Progre
     counts = status.counts
     done = counts.runs - counts.active
     held, queued = counts.states[State.ON_HOLD], counts.states[State.QUEUED]
+    undecided = counts.states[State.AWAITING_DECISION]
     return Progress(
         rows=counts.runs,
         done=done,
-        running=counts.active - held - queued,
+        running=counts.active - held - undecided - queued,
         held=held,
+        undecided=undecided,
         queued=queued,
         turns=counts.turns,
         usage=counts.spent.usage,

@@ -27,6 +27,7 @@ def why_runs_wait(
         *([] if workers else ["no worker is alive: start some with `paceline worker`"]),
         *(f"{count} of {len(workers)} workers say: {problem}" for problem, count in problems.most_common()),
         *(_holds(records, now_ms) if status.counts.states[State.ON_HOLD] else []),
+        *_decisions(status),
         *_backlog(status, workers),
     ]
 
@@ -38,6 +39,17 @@ def _holds(records: Iterable[RunRecord], now_ms: int) -> list[str]:
     return [
         f"{count} on hold: {reason}; the first goes on {_in(first[reason] - now_ms)}"
         for reason, count in counted.most_common()
+    ]
+
+
+def _decisions(status: BatchStatus) -> list[str]:
+    undecided = status.counts.states[State.AWAITING_DECISION]
+    if not undecided:
+        return []
+    return [
+        f"{undecided} await a decision about a call that may have taken effect: "
+        f"`paceline runs --batch {status.info.name} --state {State.AWAITING_DECISION}` lists them, "
+        "`paceline show RUN` tells what is known"
     ]
 
 

@@ -12,7 +12,7 @@ from .images import Image
 from .reading import read_result_tool
 from .reconcile import NotRan, Unknown, reconcile_tool
 from .registry import Registry
-from .results import ToolResult
+from .results import ToolResult, text_result
 from .run import run_tool
 from .threads import ThreadPerCall
 
@@ -33,5 +33,6 @@ __all__ = [
     "read_result_tool",
     "reconcile_tool",
     "run_tool",
+    "text_result",
     "tool",
 ]

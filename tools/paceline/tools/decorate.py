@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Literal, ParamSpec, TypeVar, overload
 
-from paceline.core.tool_spec import Approval, Effect, Placement, ToolSpec
+from paceline.core.tool_spec import MAX_RESULT_CHARS, Approval, Effect, Placement, ToolSpec
 
 from .bounding import MIN_RESULT_CHARS
 from .context import ToolContext
@@ -46,7 +46,7 @@ def tool(
     effect: str = Effect.ONCE,
     placement: str = Placement.FLEET,
     timeout_s: float = 60.0,
-    max_result_chars: int = 20_000,
+    max_result_chars: int = MAX_RESULT_CHARS,
     repeatable: bool = False,
     approval: str = Approval.NEVER,
     name: str | None = None,

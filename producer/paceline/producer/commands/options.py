@@ -9,6 +9,7 @@ import typer
 
 AgentArgument = Annotated[Path, typer.Argument(metavar="AGENT", help="the agent's YAML file")]
 BatchArgument = Annotated[str, typer.Argument(metavar="BATCH", help="the batch's name, as `submit` printed it")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="the run's id")]
 InputOption = Annotated[
     str, typer.Option("--input", "-i", envvar="PACELINE_INPUT", help="rows, one JSON object a line; - for stdin")
 ]

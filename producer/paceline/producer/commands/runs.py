@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .opening import opened_fleet
-from .options import BatchOption, JsonOption
+from .options import BatchOption, JsonOption, RunArgument
 from .printing import print_json, print_table
 
 if TYPE_CHECKING:
     from paceline.producer.fleet import Fleet
-
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="the run's id")]
 
 
 def runs(
