@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from paceline.core.errors import AgentFileError
+from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.producer.agent_file import AgentFile, load_agent_file
 
 GOOD = """\
@@ -45,7 +46,7 @@ def test_every_key_reaches_the_agent(tmp_path: Path) -> None:
         tmp_path,
         GOOD + "max_tokens: 100\nsystem: Be brief\nprompt: Who owns {service}?\ntools: [pf_all:find]\n"
         "limits: {turns: 3, tokens: null, seconds: 60, deadline: 3600, usd: 0.5}\n"
-        "model_attempts: 2\nempty_retries: 0\npauses: 1\n",
+        "model_attempts: 2\nempty_retries: 0\npauses: 1\non_unknown_effect: tell\n",
     )
     agent, limits = file.agent, file.agent.limits
     assert (agent.max_tokens, agent.system, agent.model_attempts, agent.empty_retries, agent.pauses) == (
@@ -62,6 +63,7 @@ def test_every_key_reaches_the_agent(tmp_path: Path) -> None:
         3600,
         0.5,
     )
+    assert agent.on_unknown_effect is OnUnknownEffect.TELL
     assert [tool.path for tool in agent.tools] == ["pf_all:find", "paceline.tools:read_result"]
     assert file.template is not None
     assert file.template.fields == {"service"}
