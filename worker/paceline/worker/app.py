@@ -74,10 +74,12 @@ def _transport_options(settings: Settings) -> dict[str, Any]:
 
 
 def _add_tasks(app: Celery, process: WorkerProcess, dispatcher: Dispatcher) -> None:
-    def note_delivery(task: Any, queue: Queue) -> None:
+    def note_delivery(task: Any) -> None:
         sent_ms = (task.request.headers or {}).get(SENT_HEADER) or task.request.get(SENT_HEADER)
-        if sent_ms:
-            process.start().in_flight.note_delivery(queue, int(sent_ms))
+        # The queue it came from, not the one its like goes to: a first turn that was held comes with the others.
+        queue = str((task.request.delivery_info or {}).get("routing_key"))
+        if sent_ms and queue in {*Queue}:
+            process.start().in_flight.note_delivery(Queue(queue), int(sent_ms))
 
     def send(messages: Sequence[Message]) -> None:
         dispatcher.send(messages)
@@ -85,13 +87,13 @@ def _add_tasks(app: Celery, process: WorkerProcess, dispatcher: Dispatcher) -> N
     @app.task(name=TURN, bind=True)
     def turn(self: Task, run_id: str, turn: int) -> None:
         """Take one turn of a run."""
-        note_delivery(self, Queue.STARTS if turn == 1 else Queue.TURNS)
+        note_delivery(self)
         send(process.run(lambda desk: take_turn(desk, RunId(run_id), turn)))
 
     @app.task(name=TOOL, bind=True)
     def tool(self: Task, run_id: str, turn: int, call_id: str) -> str:
         """Run one tool call; the answer tells the backend whether the chord is complete."""
-        note_delivery(self, Queue.TOOLS)
+        note_delivery(self)
         ran = process.run(lambda desk: run_call(desk, RunId(run_id), turn, CallId(call_id)))
         send(ran.messages)
         return ran.written.value
@@ -99,7 +101,7 @@ def _add_tasks(app: Celery, process: WorkerProcess, dispatcher: Dispatcher) -> N
     @app.task(name=JOIN, bind=True)
     def join(self: Task, run_id: str, turn: int) -> None:
         """Append a turn's results and make the next turn due."""
-        note_delivery(self, Queue.TURNS)
+        note_delivery(self)
         send(process.run(lambda desk: join_turn(desk, RunId(run_id), turn)))
 
 

@@ -98,9 +98,7 @@ def repair(agent: Agent, examined: Examined, view: View) -> Repair:
         case State.QUEUED | State.TURN_DUE:
             return _unless_braked(run, queue_of_turn(run), view, SendTurn())
         case State.ON_HOLD:
-            return (
-                SendTurn() if run.hold_until_ms <= view.now_ms else LookAgain(seconds=_until(run.hold_until_ms, view))
-            )
+            return _on_hold(run, view)
         case State.JOINING:
             return _unless_braked(run, Queue.TURNS, view, SendJoin())
         case State.IN_TOOLS:
@@ -120,6 +118,14 @@ def _in_turn(agent: Agent, run: Run, view: View) -> Repair:
     if isinstance(step, Finish):
         return EndRun(outcome=step.outcome)
     return RecoverTurn(run=replace(run, streaks=replace(run.streaks, losses=run.streaks.losses + 1)))
+
+
+def _on_hold(run: Run, view: View) -> Repair:
+    if run.hold_until_ms > view.now_ms:
+        return LookAgain(seconds=_until(run.hold_until_ms, view))
+    if run.sent_ms <= run.hold_until_ms:
+        return SendTurn()  # so far there was only a timer, which may have gone with its process
+    return _unless_braked(run, Queue.TURNS, view, SendTurn())
 
 
 def _unless_braked(run: Run, queue: Queue, view: View, remedy: SendTurn | SendJoin) -> Repair:

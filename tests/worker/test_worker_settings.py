@@ -1,0 +1,45 @@
+"""What an operator can set, and how mistakes are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.core.errors import UsageError
+from paceline.worker.settings import Settings
+
+
+def test_without_variables_everything_has_its_default() -> None:
+    assert Settings.from_environment({}) == Settings()
+    assert Settings.from_environment({"PACELINE_CONCURRENCY": ""}) == Settings()
+
+
+def test_each_field_is_read_from_its_variable() -> None:
+    settings = Settings.from_environment(
+        {
+            "PACELINE_REDIS_URL": "redis://record:6379/1",
+            "PACELINE_CONCURRENCY": "200",
+            "PACELINE_CLAIM_SECONDS": "7.5",
+            "SOMETHING_ELSE": "x",
+        }
+    )
+    assert (settings.redis_url, settings.concurrency, settings.claim_seconds) == ("redis://record:6379/1", 200, 7.5)
+
+
+def test_the_record_is_the_broker_unless_another_is_named() -> None:
+    assert Settings(redis_url="redis://a").broker == "redis://a"
+    assert Settings(redis_url="redis://a", broker_url="amqp://b").broker == "amqp://b"
+
+
+def test_all_bad_values_are_told_together() -> None:
+    with pytest.raises(UsageError) as told:
+        Settings.from_environment(
+            {
+                "PACELINE_CONCURRENCY": "0",
+                "PACELINE_POISON_AFTER": "some",
+                "PACELINE_CLAIM_SECONDS": "-1",
+                "PACELINE_SWEEP_SECONDS": "nan",
+                "PACELINE_MODEL_SECONDS": "inf",
+            }
+        )
+    for name in ("CONCURRENCY", "POISON_AFTER", "CLAIM_SECONDS", "SWEEP_SECONDS", "MODEL_SECONDS"):
+        assert f"PACELINE_{name} is " in str(told.value)
