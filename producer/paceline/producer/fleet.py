@@ -7,16 +7,17 @@ import difflib
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeAlias
 
 from paceline.core.agent import Agent
+from paceline.core.broker_address import broker_address
 from paceline.core.errors import InfrastructureError, UnknownBatch, UnknownRun, UsageError
 from paceline.core.ids import BatchName, BatchTag, CallId, RunId, batch_tag, tag_of
 from paceline.core.ledger import Entry
-from paceline.core.lifecycle import State
+from paceline.core.lifecycle import CAN_GO_ON, State
 from paceline.core.transcript import Fragment
 from paceline.store.connect import ServerProblem, Severity, check_server, connect
 from paceline.store.loop_thread import LoopThread
@@ -33,10 +34,10 @@ from paceline.store.port import (
 from paceline.store.record import RedisRunStore
 
 from .agent_file import AgentFile, load_agent_file
-from .broker_address import broker_address
 from .decide import Decision, recorded
 from .doubts import doubts_of
 from .publish import KombuPublisher, Publisher
+from .redrive import redrive_run
 from .result import Result, result_of
 from .row_source import RowSource, row_source
 from .rows import check_rows, read_rows
@@ -50,6 +51,8 @@ _SLICE = 500
 _POLL_FIRST_SECONDS = 0.1
 _POLL_MOST_SECONDS = 1.0
 _NAMES_TO_GUESS_FROM = 200
+_DEAD_LOOKED_AT = 100_000
+"""Of one batch's failed runs, those among so many of all batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +224,26 @@ class Fleet:
         """
         self.loop.run(self._resolve(RunId(run_id), CallId(call_id), decision))
 
+    def dead(self, *, batch: str | None = None, limit: int = 50) -> list[RunRecord]:
+        """Runs that failed, of all batches or of one, the latest first."""
+        tag = self.batch(batch).tag if batch else None
+        found = self.loop.run(self.store.dead(limit=limit if tag is None else _DEAD_LOOKED_AT))
+        wanted = [run_id for run_id in found if tag in (None, tag_of(run_id))][:limit]
+        return [record for record in self.loop.run(self.store.runs(wanted)) if record is not None]
+
+    def redrive(self, run_id: str) -> None:
+        """Let a run go on that failed or was stopped, from its last good state.
+
+        Raises UnknownRun, or UsageError for a run that is anything else.
+        """
+        record = self.loop.run(self.store.run(RunId(run_id)))
+        if record is None:
+            raise _unknown_run(run_id)
+        if not self.loop.run(redrive_run(self.store, RunId(run_id))):
+            raise UsageError(
+                f"run {run_id} is {record.run.state}: only a run that failed or was stopped can go on after its end"
+            )
+
     def now_ms(self) -> int:
         """The time by the record's clock, milliseconds since the epoch."""
         return self.loop.run(self.store.now_ms())
@@ -327,6 +350,15 @@ class Batch:
             for outcome in self._fleet.loop.run(self._cancel(run_ids)):
                 outcomes[outcome] = outcomes.get(outcome, 0) + 1
         return outcomes
+
+    def redrive(self, states: Collection[State] = CAN_GO_ON) -> int:
+        """Let every run go on that ended in one of these states; how many there were."""
+        return sum(self._fleet.loop.run(self._redrive(run_ids, states)) for run_ids in self._slices())
+
+    async def _redrive(self, run_ids: list[RunId], states: Collection[State]) -> int:
+        records = await self._fleet.store.runs(run_ids)
+        ended = [record.run.run_id for record in records if record and record.run.state in states]
+        return sum(await asyncio.gather(*(redrive_run(self._fleet.store, run_id) for run_id in ended)))
 
     async def _cancel(self, run_ids: list[RunId]) -> list[Cancelled]:
         return await asyncio.gather(*(self._fleet.store.cancel(run_id) for run_id in run_ids))

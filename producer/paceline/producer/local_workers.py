@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from paceline.core.errors import InfrastructureError
+from paceline.core.wire import Queue
 
 from .children import Child, start_child, stop_children
 
@@ -16,7 +17,7 @@ STOP_GRACE_SECONDS = 30.0
 _EARLY_SECONDS = 10.0
 _EARLY_DEATHS = 3
 """So many workers in a row that die young mean that none will live: a new one would not help."""
-_QUEUES = "paceline.tools,paceline.turns,paceline.starts"
+_QUEUES = ",".join(Queue)
 
 
 def worker_command(concurrency: int, *, queues: str = _QUEUES, log_level: str = "WARNING") -> list[str]:

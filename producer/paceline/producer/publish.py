@@ -20,11 +20,8 @@ from kombu.messaging import Producer
 
 from paceline.core.errors import InfrastructureError
 from paceline.core.ids import RunId
-
-TURN_TASK = "paceline.turn"
-STARTS_QUEUE = "paceline.starts"
-SENT_HEADER = "paceline_sent_ms"
-"""When a message was sent, milliseconds since the epoch: workers tell a backlog from a loss by it."""
+from paceline.core.wire import SENT_HEADER, TURN_TASK
+from paceline.core.wire import Queue as QueueName
 
 _TRIES = 2
 
@@ -77,7 +74,7 @@ class KombuPublisher:
         if self._producer is None:
             channel = self._connection.channel()
             # Declared as Celery's workers do: a broker with real queues keeps what comes before the first worker.
-            Queue(STARTS_QUEUE, Exchange(""), routing_key=STARTS_QUEUE)(channel).declare()
+            Queue(QueueName.STARTS.value, Exchange(""), routing_key=QueueName.STARTS.value)(channel).declare()
             self._producer = Producer(channel)
         return self._producer
 
@@ -101,7 +98,7 @@ def _publish_turn(producer: Producer, run_id: RunId, *, turn: int, sent_ms: int)
     producer.publish(
         [[run_id, turn], {}, {}],
         exchange="",
-        routing_key=STARTS_QUEUE,
+        routing_key=QueueName.STARTS.value,
         serializer="json",
         headers=headers,
         correlation_id=task_id,

@@ -23,12 +23,12 @@ from paceline.core.run import Run
 from paceline.core.step import ModelCallFailed
 from paceline.core.transcript import Fragment
 from paceline.core.unknown_effect import OnUnknownEffect
+from paceline.core.wire import Queue
 from paceline.store.memory import MemoryRunStore
 from paceline.store.port import BatchCounts, OpenCall, RunRecord
 from paceline.tools import ToolResult
 from paceline.worker.call_result import call_result
 from paceline.worker.messages import TurnMessage
-from paceline.worker.queues import Queue
 from paceline.worker.scripted_model import ModelRequest, Reply, ScriptedModel
 
 from .broker import Broker

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from paceline.core.ids import CallId, RunId
+from paceline.core.wire import Queue
 from paceline.worker.messages import ChordMessage, JoinMessage, Message, TurnMessage
-from paceline.worker.queues import Queue
 
 from .plan import Fate
 

@@ -11,25 +11,27 @@ from typing import Any
 import kombu.entity
 from celery import Celery, Task, bootsteps, signals
 
+from paceline.core.broker_address import BrokerAddress, broker_address
 from paceline.core.ids import CallId, RunId
+from paceline.core.wire import JOIN_TASK, SENT_HEADER, TOOL_TASK, TURN_TASK, Queue
 
 from .backend import RecordBackend
 from .call import run_call
-from .dispatch import JOIN, SENT_HEADER, TOOL, TURN, Dispatcher
+from .dispatch import Dispatcher
 from .join import join_turn
 from .messages import Message
 from .process import WorkerProcess
 from .publishing import PublishingAmqp
-from .queues import Queue
 from .settings import Settings
-from .transport import broker_url, transport_options
+from .transport import transport_options
 from .turn import take_turn
 
 
 def create_app(settings: Settings) -> Celery:
     """A Celery app that carries out turns. Connects to nothing yet."""
-    app = Celery("paceline", broker=broker_url(settings.broker), backend=RecordBackend, amqp=PublishingAmqp)
-    app.conf.update(_configuration(settings))
+    address = broker_address(settings.broker, prefix=settings.prefix)
+    app = Celery("paceline", broker=address.url, backend=RecordBackend, amqp=PublishingAmqp)
+    app.conf.update(_configuration(settings, address))
     dispatcher = Dispatcher(app)
     process = WorkerProcess(settings, send=dispatcher.send, empty_queues=lambda: _empty_queues(app))
     _add_tasks(app, process, dispatcher)
@@ -37,9 +39,10 @@ def create_app(settings: Settings) -> Celery:
     return app
 
 
-def _configuration(settings: Settings) -> dict[str, Any]:
+def _configuration(settings: Settings, address: BrokerAddress) -> dict[str, Any]:
+    own = transport_options(settings.concurrency) if address.is_redis else {}
     return {
-        "broker_transport_options": _transport_options(settings),
+        "broker_transport_options": {**own, **address.transport_options},
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,  # a broker may be away for as long as it likes
         "task_queues": [kombu.entity.Queue(queue.value, routing_key=queue.value) for queue in Queue],
@@ -66,13 +69,6 @@ def _configuration(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _transport_options(settings: Settings) -> dict[str, Any]:
-    redis_schemes = ("redis", "rediss", "unix", "sentinel")
-    if settings.broker.split(":", 1)[0] not in redis_schemes:
-        return {}
-    return transport_options(settings.concurrency, settings.broker) | {"global_keyprefix": f"{settings.prefix}:broker:"}
-
-
 def _add_tasks(app: Celery, process: WorkerProcess, dispatcher: Dispatcher) -> None:
     def note_delivery(task: Any) -> None:
         sent_ms = (task.request.headers or {}).get(SENT_HEADER) or task.request.get(SENT_HEADER)
@@ -84,13 +80,13 @@ def _add_tasks(app: Celery, process: WorkerProcess, dispatcher: Dispatcher) -> N
     def send(messages: Sequence[Message]) -> None:
         dispatcher.send(messages)
 
-    @app.task(name=TURN, bind=True)
+    @app.task(name=TURN_TASK, bind=True)
     def turn(self: Task, run_id: str, turn: int) -> None:
         """Take one turn of a run."""
         note_delivery(self)
         send(process.run(lambda desk: take_turn(desk, RunId(run_id), turn)))
 
-    @app.task(name=TOOL, bind=True)
+    @app.task(name=TOOL_TASK, bind=True)
     def tool(self: Task, run_id: str, turn: int, call_id: str) -> str:
         """Run one tool call; the answer tells the backend whether the chord is complete."""
         note_delivery(self)
@@ -98,7 +94,7 @@ def _add_tasks(app: Celery, process: WorkerProcess, dispatcher: Dispatcher) -> N
         send(ran.messages)
         return ran.written.value
 
-    @app.task(name=JOIN, bind=True)
+    @app.task(name=JOIN_TASK, bind=True)
     def join(self: Task, run_id: str, turn: int) -> None:
         """Append a turn's results and make the next turn due."""
         note_delivery(self)

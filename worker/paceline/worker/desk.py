@@ -16,12 +16,12 @@ from paceline.core.answer import Answer
 from paceline.core.errors import Bug, InfrastructureError, ToolLoadError
 from paceline.core.ids import AgentDigest, Incarnation, RunId
 from paceline.core.step import ModelCallFailed
+from paceline.core.wire import Queue
 from paceline.store.port import Claim, RunStore
 from paceline.tools import Registry, Tool
 
 from .messages import Message
 from .model import ModelClient
-from .queues import Queue
 from .settings import Settings
 
 T = TypeVar("T")

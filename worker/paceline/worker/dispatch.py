@@ -10,17 +10,11 @@ from typing import Any, assert_never
 from celery import Celery, chord
 
 from paceline.core.ids import RunId
+from paceline.core.wire import JOIN_TASK, SENT_HEADER, TOOL_TASK, TURN_TASK, Queue
 
 from .messages import ChordMessage, JoinMessage, Message, TurnMessage
-from .queues import Queue
 
 log = logging.getLogger("paceline.dispatch")
-
-TURN = "paceline.turn"
-TOOL = "paceline.tool"
-JOIN = "paceline.join"
-SENT_HEADER = "paceline_sent_ms"
-"""When a message was sent, milliseconds since the epoch: a Celery message has no time of its own."""
 
 
 class Dispatcher:
@@ -41,19 +35,19 @@ class Dispatcher:
     def _send(self, message: Message) -> None:
         match message:
             case TurnMessage(run_id=run_id, turn=turn, queue=queue):
-                self._signature(TURN, run_id, turn, queue=queue).apply_async()
+                self._signature(TURN_TASK, run_id, turn, queue=queue).apply_async()
             case ChordMessage():
                 self._send_chord(message)
             case JoinMessage(run_id=run_id, turn=turn):
-                self._signature(JOIN, run_id, turn, queue=Queue.TURNS).apply_async()
+                self._signature(JOIN_TASK, run_id, turn, queue=Queue.TURNS).apply_async()
             case _:
                 assert_never(message)
 
     def _send_chord(self, message: ChordMessage) -> None:
         header = [
-            self._signature(TOOL, message.run_id, message.turn, call, queue=Queue.TOOLS) for call in message.calls
+            self._signature(TOOL_TASK, message.run_id, message.turn, call, queue=Queue.TOOLS) for call in message.calls
         ]
-        body = self._signature(JOIN, message.run_id, message.turn, queue=Queue.TURNS)
+        body = self._signature(JOIN_TASK, message.run_id, message.turn, queue=Queue.TURNS)
         with self._app.producer_pool.acquire() as producer, producer.batch(max_size=len(header)):
             chord(header, app=self._app)(body)
 

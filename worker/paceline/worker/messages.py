@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.core.ids import CallId, RunId
-
-from .queues import Queue
+from paceline.core.wire import Queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ from paceline.core.ids import RunId
 from paceline.core.lifecycle import State
 from paceline.core.run import Run
 from paceline.core.tool_spec import Effect
+from paceline.core.wire import queue_of_turn
 from paceline.store.port import Examined, OpenCall, RunStore
 
 from .messages import ChordMessage, JoinMessage, Message, TurnMessage
-from .queues import queue_of_turn
 
 
 async def due_messages(store: RunStore, run_id: RunId) -> Sequence[Message]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from paceline.core.ids import Incarnation
+from paceline.core.wire import Queue
 from paceline.store.connect import connect
 from paceline.store.loop_thread import LoopThread
 from paceline.store.port import RunStore
@@ -19,7 +20,6 @@ from .desk import Desk
 from .liveness import beat_forever
 from .messages import Message
 from .model import AnthropicModel
-from .queues import Queue
 from .settings import Settings
 from .sweeper import Sweeper
 

@@ -15,9 +15,8 @@ from paceline.core.run import Run
 from paceline.core.step import Finish, WorkerLost, next_step
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.unknown_effect import end_of_wait
+from paceline.core.wire import Queue, queue_of_turn
 from paceline.store.port import CallState, Examined
-
-from .queues import Queue, queue_of_turn
 
 _LONGEST_LOOK_SECONDS = 900.0
 

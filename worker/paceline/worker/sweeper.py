@@ -13,12 +13,12 @@ from paceline.core.endings import Outcome, StopReason
 from paceline.core.errors import Bug, InfrastructureError
 from paceline.core.ids import Incarnation
 from paceline.core.ledger import AttemptLost, Ended
+from paceline.core.wire import Queue, queue_of_turn
 from paceline.store.port import CallState, Examined, Held, HeldCall, TurnWrite, Written
 
 from .desk import Desk, now_ms
 from .doubt import LostTry, put_in_doubt
 from .messages import ChordMessage, JoinMessage, Message, TurnMessage
-from .queues import Queue, queue_of_turn
 from .sweep import EndRun, LookAgain, MendCalls, RecoverTurn, Repair, SendJoin, SendTurn, View, repair
 
 log = logging.getLogger("paceline.sweeper")

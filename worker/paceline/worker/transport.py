@@ -25,7 +25,6 @@ import logging
 from queue import Empty
 from time import monotonic
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from celery.app.amqp import AMQP
 from kombu.connection import Connection
@@ -212,39 +211,8 @@ class Amqp(AMQP):  # type: ignore[misc]
     BrokerConnection = BrokerConnection
 
 
-def broker_url(redis_url: str) -> str:
-    """The server that `redis_url` names, as kombu writes it.
-
-    `unix://[user:password@]/path?db=N` is `redis+socket://`; `sentinel://[user:password@]host:port,host:port/N?service=name`
-    is a list of one URL each, and its name goes into `transport_options`. Any other URL is unchanged.
-    """
-    parts = urlsplit(redis_url)
-    match parts.scheme:
-        case "unix":
-            return f"redis+socket://{parts.netloc}{parts.path}?virtual_host={_last(parts.query, 'db', '0')}"
-        case "sentinel":
-            user, at, hosts = parts.netloc.rpartition("@")
-            return ";".join(f"sentinel://{user}{at}{host}{parts.path}" for host in hosts.split(","))
-        case _:
-            return redis_url
-
-
-def transport_options(concurrency: int, redis_url: str = "") -> dict[str, Any]:
-    """Settings for `broker_transport_options` of a worker with `concurrency` slots; producers may use the same.
-
-    `redis_url` matters if it names sentinels: which primary they are asked for (`service`, default `mymaster`).
-    """
-    parts = urlsplit(redis_url)
-    if parts.scheme == "sentinel":
-        return _common_options(concurrency) | {"master_name": _last(parts.query, "service", "mymaster")}
-    return _common_options(concurrency)
-
-
-def _last(query: str, name: str, default: str) -> str:
-    return parse_qs(query).get(name, [default])[-1]
-
-
-def _common_options(concurrency: int) -> dict[str, Any]:
+def transport_options(concurrency: int) -> dict[str, Any]:
+    """Settings for `broker_transport_options` of a worker with `concurrency` slots, beside those of the address."""
     return {
         # The second net, under the sweeper of runs: longer than the longest turn and the drain of a shutdown.
         "visibility_timeout": 900,

@@ -21,6 +21,7 @@ class BrokerAddress:
 
     url: str
     transport_options: Mapping[str, Any] = field(default_factory=dict)
+    is_redis: bool = True
 
 
 def broker_address(url: str, *, prefix: str = "paceline") -> BrokerAddress:
@@ -30,7 +31,7 @@ def broker_address(url: str, *, prefix: str = "paceline") -> BrokerAddress:
     """
     scheme = urlsplit(url).scheme
     if scheme not in _REDIS:
-        return BrokerAddress(url=url)
+        return BrokerAddress(url=url, is_redis=False)
     options = {**_SOCKET_OPTIONS, "global_keyprefix": f"{prefix}:broker:"}
     match scheme:
         case "unix":
