@@ -7,6 +7,7 @@ import importlib
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -23,12 +24,15 @@ class Registry:
     """Loads tools by path, each once.
 
     `search_paths` are folders in which modules are looked for, after Python's own: they are appended to `sys.path`
-    when the first tool is loaded, so that a user's `json.py` cannot take the place of the real one.
+    when the first tool is loaded, so that a user's `json.py` cannot take the place of the real one. Threads may share
+    a registry: it loads for one of them at a time.
     """
 
     def __init__(self, search_paths: Iterable[str | os.PathLike[str]] = ()) -> None:
         self._search_paths = [str(Path(path).resolve()) for path in search_paths]
         self._tools: dict[str, Tool] = {}
+        # importlib.invalidate_caches() of two threads at once raises KeyError.
+        self._loading = threading.Lock()
 
     def load(self, path: str) -> Tool:
         """The tool at `module:function`, its spec bearing this path.
@@ -36,7 +40,8 @@ class Registry:
         Raises ToolLoadError, which says the path, what failed and what to do. Imports the module, and so runs its code.
         """
         if path not in self._tools:
-            self._tools[path] = self._load(path)
+            with self._loading:
+                self._tools[path] = self._load(path)
         return self._tools[path]
 
     def _load(self, path: str) -> Tool:
