@@ -19,6 +19,7 @@ from paceline.core.ledger import (
     Entry,
     Held,
     ModelCalled,
+    Redriven,
     Source,
     decode,
     encode,
@@ -79,6 +80,7 @@ ENTRIES: list[Entry] = [
         result_chars=4,
         source=Source.PERSON,
     ),
+    Redriven(turn=3, at_ms=1_800_000_039_000),
 ]
 
 
@@ -91,7 +93,7 @@ def test_an_entry_is_read_back_as_it_was_written(entry: Entry) -> None:
     st.one_of(
         *(
             st.from_type(kind)
-            for kind in (ModelCalled, CallRan, Held, AttemptLost, EffectInDoubt, EffectRuledOut, Ended)
+            for kind in (ModelCalled, CallRan, Held, AttemptLost, EffectInDoubt, EffectRuledOut, Ended, Redriven)
         )
     )
 )
@@ -112,7 +114,7 @@ def test_entries_of_the_first_version_stay_readable() -> None:
 
 def test_an_entry_says_what_it_is_and_of_which_version() -> None:
     kinds = [json.loads(encode(entry))["kind"] for entry in ENTRIES]
-    assert kinds == ["model", "model", "call", "held", "lost", "ended", "in_doubt", "ruled_out", "call"]
+    assert kinds == ["model", "model", "call", "held", "lost", "ended", "in_doubt", "ruled_out", "call", "redriven"]
     assert {json.loads(encode(entry))["version"] for entry in ENTRIES} == {LEDGER_VERSION}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from paceline.core.endings import ENDINGS, StopReason
 from paceline.core.errors import Bug, IllegalTransition
-from paceline.core.lifecycle import MOVES, TERMINAL, TURN_CAN_BEGIN, Event, State, Status, move
+from paceline.core.lifecycle import CAN_GO_ON, MOVES, TERMINAL, TURN_CAN_BEGIN, Event, State, Status, move
 
 
 def _reachable(start: State) -> set[State]:
@@ -26,8 +26,11 @@ def test_from_every_state_every_ending_but_a_success_can_be_reached_and_it_too()
         assert _reachable(state) >= TERMINAL, state
 
 
-def test_nothing_leaves_an_ending() -> None:
-    assert {before for before, _ in MOVES} == set(State) - TERMINAL
+def test_nothing_leaves_an_ending_unless_somebody_wants_it_to() -> None:
+    assert {(before, event) for before, event in MOVES if before in TERMINAL} == {
+        (before, Event.REDRIVE) for before in CAN_GO_ON
+    }
+    assert {State.FAILED, State.STOPPED} == CAN_GO_ON
 
 
 def test_a_move_that_the_table_does_not_have_is_a_bug_with_both_names() -> None:

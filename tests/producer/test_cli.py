@@ -364,3 +364,18 @@ def test_a_decision_must_be_one_and_only_one(capsys: pytest.CaptureFixture[str])
     assert "nowhere.txt" in missing.err
     assert Said(capsys, "resolve", run, "c1", "--not-ran").code == 0
     assert Said(capsys, "resolve", run, "c1", "--not-ran").code == 2
+
+
+@pytest.mark.usefixtures("prefix")
+def test_runs_that_failed_are_listed_shown_and_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(capsys)
+    failed, stopped = finish("nightly", "a", StopReason.MODEL_ERROR), finish("nightly", "b", StopReason.MAX_TURNS)
+    listed = Said(capsys, "dead", "list", "--batch", "nightly")
+    assert failed in listed.out
+    assert stopped not in listed.out
+    assert [row["run_id"] for row in Said(capsys, "dead", "list", "--json").json] == [failed]
+    assert "failed (model_error)" in Said(capsys, "dead", "show", failed).out
+    assert Said(capsys, "dead", "redrive", failed, "--json").json == {"name": failed, "redriven": 1}
+    assert Said(capsys, "dead", "redrive", failed).code == 2
+    assert Said(capsys, "retry", "nightly").out.startswith("1 goes on within a few seconds")
+    assert "somebody wanted the run to go on after its end" in Said(capsys, "show", stopped).out

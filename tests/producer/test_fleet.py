@@ -1,3 +1,4 @@
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -5,17 +6,19 @@ from pathlib import Path
 
 import pytest
 from support.producing import AGENT, MemoryFleet, memory_fleet
-from support.runs import Driven
+from support.runs import Driven, a_call
 
 from paceline.core.endings import MaxTurnsExceeded, Outcome, StopReason
 from paceline.core.errors import RowError, UnknownBatch, UnknownRun, UsageError
 from paceline.core.ids import BatchName, CallId, RunId, run_id
 from paceline.core.lifecycle import State, Status
+from paceline.core.tool_spec import Effect
+from paceline.core.transcript import check_whole
 from paceline.producer import Batch, BatchStatus, Fleet, Result
 from paceline.producer.agent_file import AgentFile
 from paceline.producer.decide import NotRan, Ran
 from paceline.producer.template import read_template
-from paceline.store.port import Cancelled
+from paceline.store.port import Cancelled, TurnWrite
 
 ROWS = [{"id": name, "prompt": f"Who owns {name}?"} for name in ("a", "b", "c")]
 
@@ -181,6 +184,71 @@ def test_where_there_is_nothing_to_decide_the_calls_in_doubt_are_named(behind: M
         behind.fleet.resolve(run, "c1", NotRan())
     with pytest.raises(UnknownRun):
         behind.fleet.resolve("x", "c1", NotRan())
+
+
+def test_a_run_that_failed_goes_on_and_one_that_did_not_is_refused(behind: MemoryFleet) -> None:
+    behind.fleet.submit(AGENT, ROWS[:2], batch="nightly")
+    failed, done = ids("nightly", "a", "b")
+    behind.finish(failed, Outcome(reason=StopReason.MODEL_ERROR, message="400"))
+    behind.finish(done)
+    assert [record.run.run_id for record in behind.fleet.dead()] == [failed]
+    behind.fleet.redrive(failed)
+    assert behind.fleet.show(failed).record.run.state is State.TURN_DUE
+    assert behind.fleet.dead() == []
+    with pytest.raises(UsageError, match="is succeeded: only a run that failed or was stopped"):
+        behind.fleet.redrive(done)
+    with pytest.raises(UnknownRun):
+        behind.fleet.redrive("x")
+
+
+def test_a_batch_goes_on_with_its_failed_runs_or_with_the_stopped_ones_too(behind: MemoryFleet) -> None:
+    batch = behind.fleet.submit(AGENT, ROWS, batch="nightly")
+    failed, stopped, cancelled = ids("nightly", "a", "b", "c")
+    behind.finish(failed, Outcome(reason=StopReason.POISON, message="3 workers"))
+    behind.finish(stopped, Outcome(reason=StopReason.MAX_TURNS, message="no answer"))
+    behind.fleet.cancel(cancelled)
+    assert batch.redrive({State.FAILED}) == 1
+    assert batch.redrive() == 1
+    assert batch.redrive() == 0
+    assert batch.status().counts.states[State.TURN_DUE] == 2
+
+
+def test_failed_runs_are_listed_of_one_batch_or_of_all(behind: MemoryFleet) -> None:
+    for name in ("one", "two"):
+        behind.fleet.submit(AGENT, ROWS[:2], batch=name)
+        for run in ids(name, "a", "b"):
+            behind.clock.pass_seconds(1)
+            behind.finish(run, Outcome(reason=StopReason.MODEL_ERROR, message="400"))
+    assert [record.run.run_id for record in behind.fleet.dead(batch="one")] == ids("one", "b", "a")
+    assert [record.run.run_id for record in behind.fleet.dead(limit=3)] == [*ids("two", "b", "a"), *ids("one", "b")]
+
+
+def test_calls_that_a_failed_run_left_open_are_answered_truly(behind: MemoryFleet) -> None:
+    behind.fleet.submit(AGENT, ROWS[:1], batch="nightly")
+    (run,) = ids("nightly", "a")
+    driven = behind.driven(run)
+
+    async def fail() -> None:
+        calls = [a_call("done"), a_call("begun"), a_call("waits"), a_call("paid", Effect.ONCE)]
+        await driven.in_tools(*calls)
+        await driven.run_call("done")
+        await driven.begin_call("begun")
+        await driven.doubt("paid")
+        outcome = Outcome(reason=StopReason.POISON, message="3 workers")
+        await behind.store.finish(await driven.now_held(), TurnWrite(), outcome)
+
+    behind.fleet.loop.run(fail())
+    behind.fleet.redrive(run)
+    story = behind.fleet.show(run)
+    check_whole(story.transcript)
+    answers = [block["content"] for block in json.loads(story.transcript[-1])["content"]]
+    assert [answer.partition(".")[0] for answer in answers] == [
+        "Ada",
+        "The call was begun and did not come to an end",
+        "The call was not run: the run ended before it began",
+        "The call was begun and its worker was lost",
+    ]
+    assert (story.record.run.state, story.record.run.turn) == (State.TURN_DUE, 2)
 
 
 def test_an_unknown_batch_names_the_nearest_one(behind: MemoryFleet) -> None:

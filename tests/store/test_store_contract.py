@@ -30,7 +30,7 @@ from support.runs import (
 from support.worlds import World
 
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId, batch_tag, run_id
-from paceline.core.ledger import AttemptLost, Ended, ModelCalled, Source
+from paceline.core.ledger import AttemptLost, Ended, ModelCalled, Redriven, Source
 from paceline.core.lifecycle import TERMINAL, State
 from paceline.core.run import Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
@@ -48,7 +48,9 @@ from paceline.store.port import (
     HeldCall,
     NotBegun,
     OpenCall,
+    Remains,
     Resolved,
+    RunRecord,
     Submitted,
     TurnWrite,
     WorkerReport,
@@ -1107,3 +1109,102 @@ async def test_a_model_without_room_is_held_for_every_run(world: World) -> None:
     assert await world.store.model_hold_seconds("claude-opus-5-5") == 0
     await world.let_pass(31)
     assert await world.store.model_hold_seconds("claude-sonnet-5-5") == 0
+
+
+# Going on after the end ----------------------------------------------------------------------------------------------
+
+REDRIVEN = Redriven(turn=1, at_ms=1_800_000_050_000)
+FAILED = ENDS[State.FAILED]
+
+
+async def test_a_run_that_failed_goes_on_as_if_it_had_not(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.begin()
+    await world.store.finish(driven.held, replace(A_WRITE, streaks=Streaks(losses=2)), FAILED)
+    ended = await driven.look()
+    await world.let_pass(3600)
+    remains = await world.store.remains(driven.run_id)
+    assert remains == Remains(held=await driven.now_held(), calls=(), blocks={})
+    assert await world.store.redrive(remains.held, None, REDRIVEN) is Written.WRITTEN
+    record = await world.store.run(driven.run_id)
+    assert record == RunRecord(
+        run=replace(ended, state=State.TURN_DUE, fence=ended.fence + 1, streaks=Streaks(), sent_ms=0)
+    )
+    assert await world.store.due(limit=10) == [driven.run_id]
+    assert await world.store.transcript(driven.run_id) == (QUESTION,)
+    assert (await world.store.ledger(driven.run_id))[-1] == REDRIVEN
+    counts = await world.store.counts(TAG)
+    assert (counts.active, counts.reasons, await counted(world)) == (1, {}, {State.TURN_DUE: 1})
+    await driven.begin()
+    await world.store.finish(driven.held, A_WRITE, ANSWERED)
+    assert (await world.store.counts(TAG)).reasons == {"final_answer": 1}
+
+
+async def test_a_run_goes_on_once_however_often_it_is_wanted_to(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.bring_to(State.STOPPED)
+    held = await driven.now_held()
+    for other in (replace(held, fence=held.fence - 1), replace(held, turn=2)):
+        assert await world.store.redrive(other, None, REDRIVEN) is Written.LOST
+    assert await world.store.redrive(held, None, REDRIVEN) is Written.WRITTEN
+    assert await world.store.redrive(held, None, REDRIVEN) is Written.LOST
+    assert await world.store.remains(driven.run_id) is None
+
+
+async def test_what_a_failed_run_left_open_is_kept_and_answered_when_it_goes_on(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1"), a_call("c2"), a_call("c3", Effect.ONCE))
+    await driven.run_call("c2")
+    await driven.begin_call("c3")
+    calls = await world.store.open_call_states(driven.run_id)
+    await world.store.finish(await driven.now_held(), TurnWrite(), FAILED)
+    remains = await world.store.remains(driven.run_id)
+    assert remains == Remains(held=await driven.now_held(), calls=calls, blocks={CallId("c2"): a_block("c2")})
+    assert await world.store.open_call_states(driven.run_id) == ()
+    assert await world.store.redrive(remains.held, JOINED, REDRIVEN) is Written.WRITTEN
+    run = await driven.look()
+    assert (run.state, run.turn) == (State.TURN_DUE, 2)
+    assert (await world.store.transcript(driven.run_id))[-1] == JOINED
+    await driven.begin()
+    await driven.open_calls(a_call("c4"))
+    assert [state.call.call_id for state in await world.store.open_call_states(driven.run_id)] == ["c4"]
+
+
+@pytest.mark.parametrize("state", [state for state in State if state not in (State.FAILED, State.STOPPED)])
+async def test_nothing_is_left_behind_by_a_run_that_did_not_fail(world: World, state: State) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.bring_to(state)
+    assert await world.store.remains(driven.run_id) is None
+    assert await world.store.remains(NOBODY) is None
+
+
+async def test_a_run_that_goes_on_is_kept_beyond_its_retention(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.bring_to(State.FAILED)
+    await world.store.redrive(await driven.now_held(), None, REDRIVEN)
+    await world.let_pass(8 * 86_400)
+    assert (await driven.look()).state is State.TURN_DUE
+    assert await world.store.transcript(driven.run_id) == (QUESTION,)
+
+
+async def test_a_cancel_that_came_too_late_does_not_end_a_run_that_goes_on(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.begin()
+    await world.store.cancel(driven.run_id)
+    await world.store.finish(driven.held, TurnWrite(), FAILED)
+    await world.store.redrive(await driven.now_held(), None, REDRIVEN)
+    await driven.begin()
+    assert not (await driven.look()).cancel_requested
+
+
+async def test_runs_that_failed_are_listed_the_latest_first_until_they_go_on_or_are_forgotten(world: World) -> None:
+    driven = [await a_queued_run(world.store, f"row-{row}") for row in range(4)]
+    for run, state in zip(driven, [State.FAILED, State.STOPPED, State.FAILED, State.FAILED], strict=True):
+        await world.let_pass(1)
+        await run.bring_to(state)
+    assert await world.store.dead(limit=10) == [driven[3].run_id, driven[2].run_id, driven[0].run_id]
+    assert await world.store.dead(limit=1) == [driven[3].run_id]
+    await world.store.redrive(await driven[2].now_held(), None, REDRIVEN)
+    assert await world.store.dead(limit=10) == [driven[3].run_id, driven[0].run_id]
+    await world.let_pass(7 * 86_400)
+    assert await world.store.dead(limit=10) == []

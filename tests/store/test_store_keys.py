@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 from redis.crc import key_slot
-from support.runs import A_WRITE, BATCH, Driven, a_call, a_claim, a_queued_run, a_result, a_row, submitted
+from support.runs import A_WRITE, BATCH, ENDS, Driven, a_call, a_claim, a_queued_run, a_result, a_row, submitted
 from support.worlds import World, redis_world
 
 from paceline.core.errors import InfrastructureError
@@ -61,9 +61,21 @@ async def test_no_key_is_left_for_ever_when_every_run_is_over(world: World) -> N
     await store.may_sweep(report.incarnation, seconds=5)
     await store.hold_model("claude-sonnet-5-5", seconds=5)
     left = await _time_to_live(store)
-    kinds = {key.split(":")[-2] for key in left if "{" in key}
-    assert kinds == {"run", "log", "ledger", "seen", "whole", "counts", "batch", "rows"}
+    kinds = {key.removeprefix(store.keys.prefix).split(":")[2 if "}:" in key else 1] for key in left if "{" in key}
+    assert kinds == {"run", "log", "ledger", "seen", "whole", "dead", "counts", "batch", "rows"}
     assert {key: seconds for key, seconds in left.items() if not 0 < seconds <= 7 * 86_400} == {}
+
+
+async def test_what_a_failed_run_left_open_goes_with_it(world: World) -> None:
+    store = _of(world)
+    driven = await a_queued_run(store)
+    await driven.in_tools(a_call("c1"), a_call("c2"))
+    await driven.run_call("c1")
+    await store.finish(await driven.now_held(), A_WRITE, ENDS[State.FAILED])
+    left = await _time_to_live(store)
+    assert any(":calls:" in key for key in left)
+    assert any(":results:" in key for key in left)
+    assert {key: seconds for key, seconds in left.items() if seconds < 0} == {}
 
 
 async def test_no_run_is_thrown_away_before_it_is_over(world: World) -> None:
@@ -113,8 +125,8 @@ def test_the_index_and_the_totals_of_a_run_are_among_those_that_readers_collect(
 def test_no_two_keys_of_different_things_are_the_same() -> None:
     keys = Keys("paceline")
     one, other = keys.of_run(RunId("aaaaaaaa-1")), keys.of_run(RunId("bbbbbbbb-2"))
-    private_one = set(one) - set(keys.due())
-    private_other = set(other) - set(keys.due())
+    shared = {*keys.due(), *keys.dead()}
+    private_one, private_other = set(one) - shared, set(other) - shared
     assert not private_one & private_other
 
 

@@ -22,6 +22,7 @@ from support.worlds import World
 
 from paceline.core.errors import IllegalTransition
 from paceline.core.ids import CallId, batch_tag
+from paceline.core.ledger import Redriven
 from paceline.core.lifecycle import MOVES, Event, State
 from paceline.core.transcript import user_text
 from paceline.store.port import Asked, CallBegun, HeldCall
@@ -74,6 +75,10 @@ async def _join(driven: Driven) -> object:
     return await driven.store.join(held, user_text("results"), inline)
 
 
+async def _redrive(driven: Driven) -> object:
+    return await driven.store.redrive(await driven.now_held(), None, Redriven(turn=1, at_ms=1))
+
+
 def _finish(state: State) -> Callable[[Driven], Awaitable[object]]:
     async def finish(driven: Driven) -> object:
         return await driven.store.finish(await driven.now_held(), A_WRITE, ENDS[state])
@@ -95,6 +100,7 @@ OPERATIONS: Mapping[Event, Callable[[Driven], Awaitable[object]]] = {
     Event.STOP: _finish(State.STOPPED),
     Event.FAIL: _finish(State.FAILED),
     Event.CANCEL: _finish(State.CANCELLED),
+    Event.REDRIVE: _redrive,
 }
 
 

@@ -29,7 +29,7 @@ from support.worlds import World, memory_world, redis_world
 
 from paceline.core.errors import IllegalTransition
 from paceline.core.ids import CallId, batch_tag
-from paceline.core.ledger import AttemptLost, Entry
+from paceline.core.ledger import AttemptLost, Entry, Redriven
 from paceline.core.lifecycle import State
 from paceline.core.run import Run, Streaks
 from paceline.core.tool_spec import Effect, Placement
@@ -164,6 +164,16 @@ def _join(turn_off: int, fence_off: int) -> Act:
     return act
 
 
+def _redrive(turn_off: int, fence_off: int, answered: bool) -> Act:
+    async def act(world: World, run: Run) -> object:
+        answers = user_text("answers") if answered else None
+        entry = Redriven(turn=run.turn, at_ms=6)
+        remains = await world.store.remains(run.run_id)
+        return remains, await world.store.redrive(_held(run, turn_off, fence_off), answers, entry)
+
+    return act
+
+
 def _cancel() -> Act:
     return lambda world, run: world.store.cancel(run.run_id)
 
@@ -194,6 +204,7 @@ ANYTHING = st.one_of(
     _moves("rule_out", st.builds(_rule_out, call_ids, off)),
     _moves("resolve", st.builds(_resolve, call_ids, st.booleans())),
     _moves("join", st.builds(_join, off, off)),
+    _moves("redrive", st.builds(_redrive, off, off, st.booleans())),
     _moves("cancel", st.builds(_cancel)),
     _moves("look_again", st.builds(_look_again, off, off, seconds, st.booleans())),
     _moves("let_pass", st.builds(_let_pass, seconds)),
@@ -221,6 +232,8 @@ def _what_fits(row: int, examined: Examined) -> st.SearchStrategy[Move]:
         case State.AWAITING_DECISION:
             ids = st.sampled_from([state.call.call_id for state in examined.calls])
             return _moves("resolve", st.builds(_resolve, ids, st.booleans()), of_row)
+        case State.FAILED | State.STOPPED:
+            return _moves("redrive", st.builds(_redrive, st.just(0), st.just(0), st.booleans()), of_row)
         case State.JOINING:
             return _moves("join", st.builds(_join, st.just(0), st.just(0)), of_row)
         case _:
@@ -252,6 +265,7 @@ async def _everything(world: World) -> object:
         await store.cancel_requested(run_ids),
         await store.counts(batch_tag(BATCH.name)),
         await store.due(limit=10),
+        await store.dead(limit=10),
     )
 
 

@@ -113,7 +113,15 @@ class Ended:
     message: str = ""
 
 
-Entry = ModelCalled | CallRan | Held | AttemptLost | EffectInDoubt | EffectRuledOut | Ended
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redriven:
+    """Somebody wanted the run to go on after its end; from `turn` it does."""
+
+    turn: int
+    at_ms: int
+
+
+Entry = ModelCalled | CallRan | Held | AttemptLost | EffectInDoubt | EffectRuledOut | Ended | Redriven
 
 _KINDS: Mapping[str, type[Entry]] = MappingProxyType(
     {
@@ -124,6 +132,7 @@ _KINDS: Mapping[str, type[Entry]] = MappingProxyType(
         "in_doubt": EffectInDoubt,
         "ruled_out": EffectRuledOut,
         "ended": Ended,
+        "redriven": Redriven,
     }
 )
 _NAMES: Mapping[type[Entry], str] = MappingProxyType({kind: name for name, kind in _KINDS.items()})

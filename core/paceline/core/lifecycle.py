@@ -51,6 +51,8 @@ TERMINAL = frozenset({State.SUCCEEDED, State.STOPPED, State.FAILED, State.CANCEL
 _NAMED_LIKE_STATUS = TERMINAL | {State.QUEUED}
 TURN_CAN_BEGIN = frozenset({State.QUEUED, State.TURN_DUE, State.ON_HOLD})
 """From these a turn is claimed; from ON_HOLD only when its moment has come."""
+CAN_GO_ON = frozenset({State.FAILED, State.STOPPED})
+"""Ends after which a run may go on, if somebody wants it to."""
 _CAN_STOP = frozenset({State.IN_TURN, State.QUEUED, State.TURN_DUE, State.ON_HOLD, State.AWAITING_DECISION})
 
 
@@ -70,6 +72,7 @@ class Event(StrEnum):
     STOP = "stop"
     FAIL = "fail"
     CANCEL = "cancel"
+    REDRIVE = "redrive"
 
 
 MOVES: Mapping[tuple[State, Event], State] = MappingProxyType(
@@ -90,6 +93,7 @@ MOVES: Mapping[tuple[State, Event], State] = MappingProxyType(
         **{(s, Event.CANCEL): State.CANCELLED for s in State if s not in TERMINAL},  # m
         (State.IN_TOOLS, Event.AWAIT_DECISION): State.AWAITING_DECISION,  # n: a person must say what a call did
         (State.AWAITING_DECISION, Event.DECIDE): State.IN_TOOLS,  # o
+        **{(s, Event.REDRIVE): State.TURN_DUE for s in CAN_GO_ON},  # p: somebody wants the run to go on after its end
     }
 )
 

@@ -15,7 +15,7 @@ import typer
 
 from paceline.core.errors import PacelineError, UsageError
 
-from .commands import batches, decisions, doctor, processes, run, runs
+from .commands import batches, dead, decisions, doctor, processes, run, runs
 
 USAGE = 2
 INFRASTRUCTURE = 3
@@ -44,11 +44,13 @@ def build() -> typer.Typer:
         runs.show,
         runs.cancel,
         decisions.resolve,
+        dead.retry,
         processes.worker,
         processes.sim,
         doctor.doctor,
     ):
         app.command()(command)
+    app.add_typer(dead.build(), name="dead")
     return app
 
 

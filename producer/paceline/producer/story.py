@@ -18,6 +18,7 @@ from paceline.core.ledger import (
     Entry,
     Held,
     ModelCalled,
+    Redriven,
     Source,
 )
 from paceline.core.lifecycle import State, Status
@@ -117,6 +118,8 @@ def told(entry: Entry) -> str:
             return f"on hold for {duration(entry.wait_seconds)}: {entry.reason}"
         case AttemptLost():
             return f"attempt {entry.attempt} was lost with worker {entry.worker}: its model call may have been billed"
+        case Redriven():
+            return "somebody wanted the run to go on after its end"
         case Ended():
             return f"ended: {entry.reason}" + (f": {entry.message}" if entry.message else "")
         case _:

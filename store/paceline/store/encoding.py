@@ -214,7 +214,8 @@ def read_counts(shards: Sequence[Fields]) -> BatchCounts:
 
 
 def _with_prefix(totals: Mapping[bytes, int], prefix: bytes) -> dict[str, int]:
-    return {name.removeprefix(prefix).decode(): value for name, value in totals.items() if name.startswith(prefix)}
+    counted = {name: value for name, value in totals.items() if value and name.startswith(prefix)}
+    return {name.removeprefix(prefix).decode(): value for name, value in counted.items()}
 
 
 def batch_fields(batch: BatchInfo) -> dict[str, str | int]:

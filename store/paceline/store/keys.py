@@ -6,10 +6,11 @@
 | `{prefix}:{NN}:log:<run>` | list | transitions that append | as the run |
 | `{prefix}:{NN}:ledger:<run>` | list | transitions that account | as the run |
 | `{prefix}:{NN}:seen:<run>` | set | open_calls | as the run |
-| `{prefix}:{NN}:calls:<run>` | hash | open_calls, begin_call, recover_call; gone after join | as the run |
+| `{prefix}:{NN}:calls:<run>` | hash | open_calls, begin_call and those that follow it; gone after join | as the run |
 | `{prefix}:{NN}:results:<run>` | hash | finish_call; gone after join | as the run |
 | `{prefix}:{NN}:whole:<run>` | hash | finish_call, join; texts that the model was shown cut | as the run |
 | `{prefix}:{NN}:due` | sorted set | every transition; a run leaves it when it ends | while a run of the shard lives |
+| `{prefix}:{NN}:dead` | sorted set | finish, redrive | the shard's last failure + retention |
 | `{prefix}:{NN}:counts:<tag>` | hash | every transition | the batch's last ending in the shard + retention |
 | `{prefix}:{NN}:mark` | string | confirmations, so that there is a write to wait for | last confirmation + retention |
 | `{prefix}:batch:{<tag>}` | hash | open_batch | the batch's last submission or ending + retention |
@@ -51,6 +52,7 @@ class Keys:
             f"{shard}:calls:{run}",
             f"{shard}:results:{run}",
             f"{shard}:whole:{run}",
+            f"{shard}:dead",
         ]
 
     def run(self, run: RunId) -> str:
@@ -71,6 +73,10 @@ class Keys:
     def due(self) -> list[str]:
         """The index of runs by the moment to look at them, one for each shard."""
         return [f"{self.prefix}:{{{shard:02d}}}:due" for shard in range(SHARDS)]
+
+    def dead(self) -> list[str]:
+        """The index of runs that failed by when they did, one for each shard."""
+        return [f"{self.prefix}:{{{shard:02d}}}:dead" for shard in range(SHARDS)]
 
     def counts(self, tag: BatchTag) -> list[str]:
         """A batch's totals, one for each shard."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import AgentDigest, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
-from paceline.core.ledger import AttemptLost, EffectInDoubt, EffectRuledOut, Entry, ModelCalled
-from paceline.core.lifecycle import TURN_CAN_BEGIN, Event, State, move
-from paceline.core.run import Run, Spent
+from paceline.core.ledger import AttemptLost, EffectInDoubt, EffectRuledOut, Entry, ModelCalled, Redriven
+from paceline.core.lifecycle import CAN_GO_ON, TURN_CAN_BEGIN, Event, State, move
+from paceline.core.run import Run, Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment
 
@@ -36,6 +36,7 @@ from .port import (
     NewRun,
     NotBegun,
     OpenCall,
+    Remains,
     Resolved,
     RunRecord,
     Submitted,
@@ -466,7 +467,7 @@ class MemoryRunStore:
         if record is None:
             return Resolved.MISSING
         call = record.calls.get(call_id)
-        if call is None or call.block is not None or not call.awaits_person:
+        if record.run.state.is_terminal or call is None or call.block is not None or not call.awaits_person:
             return Resolved.NOT_IN_DOUBT
         call.doubt = None
         if isinstance(entry, CallResult):
@@ -483,6 +484,41 @@ class MemoryRunStore:
         self._joins_if_complete(record)
         record.run = replace(record.run, sent_ms=0)
         record.due_ms = self._now_ms()
+
+    async def dead(self, *, limit: int) -> list[RunId]:
+        found = [record for run_id in list(self._records) if (record := self._find(run_id))]
+        failed = [(record.ended_ms, record.run.run_id) for record in found if record.run.state is State.FAILED]
+        return [run_id for _, run_id in sorted(failed, reverse=True)[:limit]]
+
+    async def remains(self, run_id: RunId) -> Remains | None:
+        record = self._find(run_id)
+        if record is None or record.run.state not in CAN_GO_ON:
+            return None
+        return Remains(
+            held=Held(run_id=run_id, turn=record.run.turn, fence=record.run.fence),
+            calls=tuple(call.state for call in record.calls.values()),
+            blocks={call_id: call.block for call_id, call in record.calls.items() if call.block is not None},
+        )
+
+    async def redrive(self, held: Held, answers: Fragment | None, entry: Redriven) -> Written:
+        record = self._held(held)
+        if record is None or record.outcome is None or record.run.state not in CAN_GO_ON:
+            return Written.LOST
+        self._batch_of(record).reasons[record.outcome.reason] -= 1
+        self._move(record, Event.REDRIVE)
+        record.outcome, record.ended_ms, record.calls = None, 0, {}
+        record.fragments += [answers] if answers else []
+        record.ledger.append(entry)
+        record.run = replace(
+            record.run,
+            turn=record.run.turn + (answers is not None),
+            fence=record.run.fence + 1,
+            streaks=Streaks(),
+            sent_ms=0,
+            cancel_requested=False,
+        )
+        record.due_ms = self._now_ms()
+        return Written.WRITTEN
 
     async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
         records = [self._find(run_id) for run_id in run_ids]
@@ -525,7 +561,7 @@ class MemoryRunStore:
             return BatchCounts(states=dict.fromkeys(State, 0), reasons={}, turns=0, spent=Spent())
         return BatchCounts(
             states={state: batch.states[state] for state in State},
-            reasons=dict(batch.reasons),
+            reasons=dict(+batch.reasons),
             turns=batch.turns,
             spent=batch.spent,
         )
@@ -626,7 +662,8 @@ class MemoryRunStore:
         _give_back(record)
         record.run = replace(record.run, fence=record.run.fence + 1, hold_until_ms=0, hold_reason="")
         record.outcome, record.ended_ms, record.due_ms = outcome, self._now_ms(), None
-        record.calls = {}
+        if record.run.state not in CAN_GO_ON:
+            record.calls = {}
         self._batch_of(record).reasons[outcome.reason] += 1
 
     def _turn_due(self, record: _Record) -> None:

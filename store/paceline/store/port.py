@@ -13,7 +13,7 @@ from typing import Protocol
 
 from paceline.core.endings import Outcome
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId
-from paceline.core.ledger import CallRan, EffectInDoubt, EffectRuledOut, Entry
+from paceline.core.ledger import CallRan, EffectInDoubt, EffectRuledOut, Entry, Redriven
 from paceline.core.lifecycle import State
 from paceline.core.run import Run, Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
@@ -282,6 +282,15 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remains:
+    """What a run that failed or was stopped left behind: its open calls in order, and what results there are."""
+
+    held: Held
+    calls: tuple[CallState, ...]
+    blocks: Mapping[CallId, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCounts:
     """Totals of a batch: added up over its runs, exact."""
 
@@ -410,6 +419,19 @@ class RunStore(Protocol):
         """A person's decision about a call in doubt: it has not taken effect and may run, or this is its result.
 
         AWAITING_DECISION -> IN_TOOLS; with the last result -> JOINING. The run is due to be looked at, at once.
+        """
+
+    async def dead(self, *, limit: int) -> list[RunId]:
+        """Runs that failed, the latest first, at most `limit`."""
+
+    async def remains(self, run_id: RunId) -> Remains | None:
+        """What a run left behind; None unless it failed or was stopped."""
+
+    async def redrive(self, held: Held, answers: Fragment | None, entry: Redriven) -> Written:
+        """Let a run go on that failed or was stopped: FAILED or STOPPED -> TURN_DUE. Its life is no longer limited.
+
+        With `answers` to the calls that it left open the next turn is due, else the turn in which it ended. What
+        happened in a row is forgotten. It is due to be looked at, at once.
         """
 
     async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:

@@ -11,7 +11,7 @@ from redis.exceptions import NoScriptError
 
 from paceline.core.endings import Outcome
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
-from paceline.core.ledger import EffectInDoubt, EffectRuledOut, Entry
+from paceline.core.ledger import EffectInDoubt, EffectRuledOut, Entry, Redriven
 from paceline.core.ledger import decode as decode_entry
 from paceline.core.ledger import encode as encode_entry
 from paceline.core.lifecycle import MOVES, State, move
@@ -39,6 +39,7 @@ from .port import (
     NewRun,
     NotBegun,
     OpenCall,
+    Remains,
     Resolved,
     RunRecord,
     Submitted,
@@ -269,6 +270,33 @@ class RedisRunStore:
         told = encoding.result_arguments(entry) if isinstance(entry, CallResult) else [encode_entry(entry)]
         arguments = flat(call_id, _nonce(), int(isinstance(entry, CallResult)), *told)
         return Resolved((await self._eval(ScriptName.RESOLVE, run_id, arguments)).decode())
+
+    async def dead(self, *, limit: int) -> list[RunId]:
+        since = await self.now_ms() - self._retention_s * 1000
+        with border():
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for key in self.keys.dead():
+                    pipe.zrevrangebyscore(key, "+inf", f"({since}", start=0, num=limit, withscores=True)
+                shards = await pipe.execute()
+        found = sorted(((ended, RunId(run.decode())) for shard in shards for run, ended in shard), reverse=True)
+        return [run for _, run in found[:limit]]
+
+    async def remains(self, run_id: RunId) -> Remains | None:
+        answer = await self._eval(ScriptName.REMAINS, run_id, [])
+        if not answer:
+            return None
+        blocks = {CallId(call.decode()): block for call, block in encoding.fields(answer[3]).items()}
+        return Remains(
+            held=Held(run_id=run_id, turn=int(answer[0]), fence=int(answer[1])),
+            calls=encoding.read_call_states(encoding.fields(answer[2]), [call.encode() for call in blocks]),
+            blocks=blocks,
+        )
+
+    async def redrive(self, held: Held, answers: Fragment | None, entry: Redriven) -> Written:
+        arguments = flat(held.fence, held.turn, _nonce(), [answers] if answers else [], encode_entry(entry))
+        written = Written((await self._eval(ScriptName.REDRIVE, held.run_id, arguments)).decode())
+        await self._keep_batch(tag_of(held.run_id))
+        return written
 
     async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
         with border():

@@ -31,6 +31,8 @@ class ScriptName(StrEnum):
     RULE_OUT = "rule_out"
     RESOLVE = "resolve"
     CANCEL = "cancel"
+    REMAINS = "remains"
+    REDRIVE = "redrive"
 
 
 @dataclass(frozen=True)

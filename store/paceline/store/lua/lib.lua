@@ -1,6 +1,7 @@
 -- Shared by every script: the keys by name, arguments one after another, and the few things that all transitions do.
 local run_key, due_key, counts_key, log_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ledger_key, seen_key, calls_key, results_key, whole_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local dead_key = KEYS[10]
 
 local taken = 0
 local function take()
@@ -89,13 +90,20 @@ local function end_run(from, to, reason, class, message, answer)
   end
   redis.call('HINCRBY', run_key, 'fence', 1)
   redis.call('ZREM', due_key, run_id)
-  redis.call('DEL', calls_key, results_key)
+  if to ~= 'failed' and to ~= 'stopped' then
+    redis.call('DEL', calls_key, results_key)  -- else they are needed if the run is to go on
+  end
+  if to == 'failed' then
+    redis.call('ZADD', dead_key, now, run_id)
+    redis.call('ZREMRANGEBYSCORE', dead_key, '-inf', now - retention_s * 1000)
+    redis.call('EXPIRE', dead_key, retention_s)
+  end
   move(from, to)
   count('reason:' .. reason, 1)
   if redis.call('HINCRBY', counts_key, 'active', -1) <= 0 then
     redis.call('EXPIRE', counts_key, retention_s)
   end
-  for _, key in ipairs({run_key, log_key, ledger_key, seen_key, whole_key}) do
+  for _, key in ipairs({run_key, log_key, ledger_key, seen_key, calls_key, results_key, whole_key}) do
     redis.call('EXPIRE', key, retention_s)
   end
 end

@@ -1,0 +1,32 @@
+"""Runs that go on after their end, from their last good state."""
+
+from __future__ import annotations
+
+from paceline.core.ids import RunId
+from paceline.core.ledger import Redriven
+from paceline.core.redrive import Left, LeftCall, answers
+from paceline.core.tool_spec import Effect, Placement
+from paceline.store.port import CallState, Remains, RunStore, Written
+
+
+async def redrive_run(store: RunStore, run_id: RunId) -> bool:
+    """Let a run go on that failed or was stopped; whether it does. It does not if it is anything else by now."""
+    remains = await store.remains(run_id)
+    if remains is None:
+        return False
+    message = answers([_left_call(state, remains) for state in remains.calls]) if remains.calls else None
+    entry = Redriven(turn=remains.held.turn, at_ms=await store.now_ms())
+    return await store.redrive(remains.held, message, entry) is Written.WRITTEN
+
+
+def _left_call(state: CallState, remains: Remains) -> LeftCall:
+    call_id = state.call.call_id
+    return LeftCall(call_id=call_id, left=_left(state), block=remains.blocks.get(call_id))
+
+
+def _left(state: CallState) -> Left:
+    if state.doubt or (state.call.effect is Effect.ONCE and state.owner):
+        return Left.IN_DOUBT
+    if state.owner or state.call.placement is Placement.INLINE:
+        return Left.BEGUN
+    return Left.NOT_BEGUN
