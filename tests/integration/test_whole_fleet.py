@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from paceline.core.ids import RunId
 from paceline.core.ledger import AttemptLost, Held
 from paceline.core.lifecycle import State
 from paceline.core.tool_spec import Effect, ToolSpec
+from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.producer.fleet import Batch
 from paceline.sim import Answer, Call, Entry, Fault, Request
 
@@ -79,6 +80,11 @@ def turns(count: int, *tools: str, delay_s: float = 0.0) -> Script:
     return script
 
 
+def telling(real: RealFleet) -> Agent:
+    """An agent whose model is told of a call that may have taken effect: its runs wait for nobody."""
+    return replace(real.agent(), on_unknown_effect=OnUnknownEffect.TELL)
+
+
 def run_ids(batch: Batch) -> list[RunId]:
     return [record.run.run_id for record in batch.records()]
 
@@ -137,7 +143,7 @@ def test_chords_leave_nothing_in_the_broker(stage: Stage) -> None:
 
 def test_a_killed_worker_costs_only_the_calls_it_had_in_flight(stage: Stage) -> None:
     with stage.playing(turns(4, "fetch", "pay", delay_s=0.2)) as real:
-        batch = real.submit(60, batch="killed")
+        batch = real.submit(60, batch="killed", agent=telling(real))
         wait_until(lambda: len(requests(real, batch)) > 60, "runs are under way")
         victim = real.alive()[0]
         incarnations = real.incarnations(victim)
@@ -181,8 +187,8 @@ def test_a_worker_without_time_gives_back_what_it_has(stage: Stage) -> None:
 
 
 def test_lost_messages_are_sent_again(stage: Stage) -> None:
-    with stage.playing(turns(2, "fetch", delay_s=0.5)) as real, Redis.from_url(real.url) as redis:
-        batch = real.submit(150, batch="lost")
+    with stage.playing(turns(2, "fetch", delay_s=0.4)) as real, Redis.from_url(real.url) as redis:
+        batch = real.submit(120, batch="lost")
         assert redis.llen(STARTS) > 10, "there is a backlog"
         redis.delete(STARTS)
         all_answered(real, batch)
@@ -203,7 +209,7 @@ def test_messages_that_come_twice_do_nothing(stage: Stage) -> None:
 
 def test_the_workers_outlive_a_server_that_is_killed_and_comes_back(stage: Stage) -> None:
     with stage.playing(turns(4, "fetch", "pay", "look", delay_s=0.1)) as real:
-        batch = real.submit(60, batch="server")
+        batch = real.submit(60, batch="server", agent=telling(real))
         wait_until(lambda: len(requests(real, batch)) > 60, "runs are under way")
         workers = real.alive()
         real.restart_valkey(away_s=0.5)
@@ -240,7 +246,8 @@ def test_runs_wait_for_tools_that_no_worker_can_import(stage: Stage) -> None:
 
 
 def test_a_cancelled_run_closes_its_connection_and_makes_no_further_call(stage: Stage) -> None:
-    with stage.playing(turns(2, "fetch", delay_s=30)) as real:
+    with stage.playing(turns(2, "fetch")) as real:
+        real.simulator.inject(Fault("never_answers", seconds=60), times=3)
         batch = real.submit(3, batch="cancelled")
         wait_until(lambda: {r.run.state for r in batch.records()} == {State.IN_TURN}, "the model is being called")
         batch.cancel()
