@@ -80,13 +80,13 @@ def _add_tasks(app: Celery, process: WorkerProcess, dispatcher: Dispatcher) -> N
     def send(messages: Sequence[Message]) -> None:
         dispatcher.send(messages)
 
-    @app.task(name=TURN_TASK, bind=True)
+    @app.task(name=TURN_TASK, bind=True, shared=False)
     def turn(self: Task, run_id: str, turn: int) -> None:
         """Take one turn of a run."""
         note_delivery(self)
         send(process.run(lambda desk: take_turn(desk, RunId(run_id), turn)))
 
-    @app.task(name=TOOL_TASK, bind=True)
+    @app.task(name=TOOL_TASK, bind=True, shared=False)
     def tool(self: Task, run_id: str, turn: int, call_id: str) -> str:
         """Run one tool call; the answer tells the backend whether the chord is complete."""
         note_delivery(self)
@@ -94,7 +94,7 @@ def _add_tasks(app: Celery, process: WorkerProcess, dispatcher: Dispatcher) -> N
         send(ran.messages)
         return ran.written.value
 
-    @app.task(name=JOIN_TASK, bind=True)
+    @app.task(name=JOIN_TASK, bind=True, shared=False)
     def join(self: Task, run_id: str, turn: int) -> None:
         """Append a turn's results and make the next turn due."""
         note_delivery(self)
