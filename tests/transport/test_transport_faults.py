@@ -47,6 +47,28 @@ def test_a_task_whose_connection_is_dropped_is_carried_out_once(broker: Broker, 
         assert worker.process.poll() is None
 
 
+@pytest.mark.parametrize(
+    ("setting", "refusing", "taking"), [("maxmemory", "1", "0"), ("min-replicas-to-write", "1", "0")]
+)
+def test_a_broker_that_refuses_writes_is_waited_for(
+    broker: Broker, tmp_path: Path, setting: str, refusing: str, taking: str
+) -> None:
+    with running_worker(broker.url, tmp_path, pool="threads") as worker:
+        broker.publish("begun", "begun-too")
+        worker.wait_for("started", "begun")
+        broker.client.config_set(setting, refusing)
+        worker.open_gate("begun", "begun-too")
+        worker.wait_for("ended", "begun")
+        broker.drop_connections()  # what a worker has to ask for anew is refused too
+        worker.wait_for_log("broker")
+        broker.client.config_set(setting, taking)
+        broker.publish("next")
+        worker.open_gate("next")
+        worker.wait_for("ended", "begun-too", "next")
+        wait_until(broker.is_settled, "every message acknowledged")
+        assert worker.process.poll() is None
+
+
 @each_pool
 def test_the_messages_of_a_killed_worker_go_to_another(broker: Broker, tmp_path: Path, pool: str) -> None:
     with running_worker(broker.url, tmp_path, pool=pool, visibility_s=1) as worker:

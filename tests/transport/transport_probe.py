@@ -18,6 +18,7 @@ app.conf.update(
     broker_transport_options=transport_options(4)
     | {"visibility_timeout": float(os.environ["PROBE_VISIBILITY_S"]), "unacked_restore_interval": 0.5},
     broker_connection_retry_on_startup=True,
+    broker_channel_error_retry=True,
     worker_prefetch_multiplier=int(os.environ["PROBE_PREFETCH"]),
     worker_cancel_long_running_tasks_on_connection_loss=False,
     task_acks_late=True,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from paceline.core.wire import JOIN_TASK, SENT_HEADER, TOOL_TASK, TURN_TASK, Que
 
 from .backend import RecordBackend
 from .call import run_call
+from .confinement import killed_after, limit_memory
 from .dispatch import Dispatcher
 from .join import join_turn
 from .messages import Message
@@ -35,7 +37,7 @@ def create_app(settings: Settings) -> Celery:
     dispatcher = Dispatcher(app)
     process = WorkerProcess(settings, send=dispatcher.send, empty_queues=lambda: _empty_queues(app))
     _add_tasks(app, process, dispatcher)
-    _add_life_cycle(app, process, settings.grace_seconds)
+    _add_life_cycle(app, process, settings)
     return app
 
 
@@ -45,6 +47,7 @@ def _configuration(settings: Settings, address: BrokerAddress) -> dict[str, Any]
         "broker_transport_options": {**own, **address.transport_options},
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,  # a broker may be away for as long as it likes
+        "broker_channel_error_retry": True,  # or full: else a refused write stops the worker
         "task_queues": [kombu.entity.Queue(queue.value, routing_key=queue.value) for queue in Queue],
         "task_default_queue": Queue.TURNS.value,
         "task_default_exchange": "paceline",
@@ -55,6 +58,7 @@ def _configuration(settings: Settings, address: BrokerAddress) -> dict[str, Any]
         "accept_content": ["json"],
         "worker_pool": "threads",
         "worker_concurrency": settings.concurrency,
+        "worker_max_tasks_per_child": settings.tool_process_calls,  # prefork: what tools leave behind does not pile up
         "worker_prefetch_multiplier": 1,  # a message held by a busy worker is invisible to idle ones
         "worker_disable_prefetch": True,  # after a lost connection a full worker would take as many again
         "worker_cancel_long_running_tasks_on_connection_loss": False,  # it would cut paid model calls
@@ -113,7 +117,7 @@ def _depth(channel: Any, queue: Queue) -> int:
         return 0  # nobody has sent anything there yet
 
 
-def _add_life_cycle(app: Celery, process: WorkerProcess, grace_seconds: float) -> None:
+def _add_life_cycle(app: Celery, process: WorkerProcess, settings: Settings) -> None:
     """A process that runs tasks lives from the worker's start to its end; prefork children have lives of their own."""
 
     class Live(bootsteps.StartStopStep):
@@ -125,7 +129,7 @@ def _add_life_cycle(app: Celery, process: WorkerProcess, grace_seconds: float) -
 
         def stop(self, worker: Any) -> None:
             if not _forks(worker):
-                process.drain(grace_seconds)
+                process.drain(settings.grace_seconds)
 
         def terminate(self, worker: Any) -> None:
             self.stop(worker)
@@ -134,7 +138,9 @@ def _add_life_cycle(app: Celery, process: WorkerProcess, grace_seconds: float) -
 
     @signals.worker_process_init.connect(weak=False)
     def start_child(**_: object) -> None:
-        process.start()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # as `killed_after` needs it
+        process.start(guard=killed_after)
+        limit_memory(settings.tool_memory_mb)
 
     @signals.worker_process_shutdown.connect(weak=False)
     def stop_child(**_: object) -> None:

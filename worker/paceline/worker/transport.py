@@ -2,18 +2,20 @@
 
 kombu's Redis transport takes a lost connection for the end of what it delivered: it puts every unacknowledged
 message back although the tasks still run, and the acknowledgements of those tasks then find no connection
-and stop the worker. The classes here differ from kombu's in four points:
+and stop the worker. The classes here differ from kombu's in five points:
 
 1. a channel whose connection was lost still acknowledges and rejects: both go by delivery tag, over any connection;
 2. unacknowledged messages are given back when the worker closes or exits, never when a connection drops;
 3. the blocking loop looks for the expired messages of dead workers too, as the event loop does;
-4. a message that was popped just before the connection was lost is carried out, not dropped.
+4. a message that was popped just before the connection was lost is carried out, not dropped;
+5. a broker that refuses a write (its memory or disk is full, its replicas are gone) is away, and tried again.
 
 One window stays, under prefork only: Celery forgets a message whose child process had not yet confirmed it when the
 connection dropped. It is carried out, but not acknowledged, and comes again after the visibility timeout.
 
-Use: `Celery(amqp=Amqp)`; brokers other than Redis keep the classes they have. The differences rest on internals of
-kombu 5.7 (`Transport._collect`, `Channel._disconnect_pools`, `QoS._on_collect`): `tests/transport` guards them.
+Use: `Celery(amqp=Amqp)`, with `broker_channel_error_retry` for the fifth; other brokers keep the classes they have.
+The differences rest on internals of kombu 5.7 (`Transport._collect`, `Channel._disconnect_pools`,
+`QoS._on_collect`): `tests/transport` guards them.
 """
 
 # mypy: allow-untyped-calls
@@ -29,6 +31,7 @@ from typing import Any
 from celery.app.amqp import AMQP
 from kombu.connection import Connection
 from kombu.transport import redis
+from redis.exceptions import ResponseError
 
 RETRY_ACKS_SECONDS = 1.0
 """Pause before acknowledgements that the broker did not take are tried again."""
@@ -47,7 +50,7 @@ class QoS(redis.QoS):
         """Record a message as delivered; one that cannot be recorded is still carried out."""
         try:
             super().append(message, delivery_tag)
-        except self.channel.connection_errors as lost:
+        except (*self.channel.connection_errors, ResponseError) as lost:
             # It was popped, so no other worker can have it: raising, as kombu does, would lose it.
             logger.warning("broker away (%s): a message is carried out without a record of it", lost)
             super(redis.QoS, self).append(message, delivery_tag)
@@ -59,7 +62,7 @@ class QoS(redis.QoS):
         """
         try:
             super().ack(delivery_tag)
-        except self.channel.connection_errors as lost:
+        except (*self.channel.connection_errors, ResponseError) as lost:
             self._owe(delivery_tag, lost)
         else:
             self.forget_if_settled()

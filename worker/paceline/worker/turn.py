@@ -214,8 +214,8 @@ class Attempt:
             streaks=step.streaks,
             ledger=entries,
         )
-        written = await self.desk.store.go_on(_held(self.run), write, advance=step.advance)
-        return self._next_turn(written, self.run.turn + step.advance)
+        written = await until_written(lambda: self.desk.store.go_on(_held(self.run), write, advance=step.advance))
+        return await self._next_turn(written, self.run.turn + step.advance)
 
     async def _hold(self, step: Hold, spent: Spent, entries: tuple[Entry, ...]) -> Sequence[Message]:
         if step.holds_model:
@@ -230,7 +230,9 @@ class Attempt:
         return await self._written_hold(write, seconds, reason)
 
     async def _written_hold(self, write: TurnWrite, seconds: float, reason: str) -> Sequence[Message]:
-        written = await self.desk.store.hold(_held(self.run), write, seconds=seconds, reason=reason)
+        written = await until_written(
+            lambda: self.desk.store.hold(_held(self.run), write, seconds=seconds, reason=reason)
+        )
         if written is Written.WRITTEN and seconds <= _LONGEST_TIMER_SECONDS:
             self.desk.send_later(
                 TurnMessage(run_id=self.run.run_id, turn=self.run.turn), seconds=seconds + _TIMER_SLACK_SECONDS
@@ -251,7 +253,7 @@ class Attempt:
         outcome = step.outcome
         ended = Ended(turn=self.run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
         write = TurnWrite(append=step.append, spent=spent or Spent(), ledger=(*entries, ended))
-        await self.desk.store.finish(_held(self.run), write, outcome)
+        await until_written(lambda: self.desk.store.finish(_held(self.run), write, outcome))
         log.info("run %s ended in turn %d: %s", self.run.run_id, self.run.turn, outcome.reason)
         return ()
 
@@ -263,11 +265,11 @@ class Attempt:
         write = TurnWrite(
             append=(step.append,), spent=spent, context_tokens=context_tokens, streaks=step.streaks, ledger=entries
         )
-        match await self.desk.store.open_calls(_held(self.run), write, calls):
+        match await until_written(lambda: self.desk.store.open_calls(_held(self.run), write, calls)):
             case Written.WRITTEN:
                 return await self._run_calls(step.append, calls)
             case Written.LOST:
-                return ()
+                return await self._what_is_due()
             case Written.DUPLICATE_CALL:
                 message = "the answer uses a tool call id that the conversation has already"
                 failure = ModelCallFailed(kind=FailureKind.TRANSIENT, message=message, chance=0.5)
@@ -302,11 +304,17 @@ class Attempt:
             [call.call_id for call in calls], {result.call_id: result.block for result in results}
         )
         check_next(asked, message)
-        written = await self.desk.store.join(_held(self.run), message, results)
-        return self._next_turn(written, self.run.turn + 1)
+        written = await until_written(lambda: self.desk.store.join(_held(self.run), message, results))
+        return await self._next_turn(written, self.run.turn + 1)
 
-    def _next_turn(self, written: Written, turn: int) -> Sequence[Message]:
-        return (TurnMessage(run_id=self.run.run_id, turn=turn),) if written is Written.WRITTEN else ()
+    async def _next_turn(self, written: Written, turn: int) -> Sequence[Message]:
+        if written is Written.WRITTEN:
+            return (TurnMessage(run_id=self.run.run_id, turn=turn),)
+        return await self._what_is_due()
+
+    async def _what_is_due(self) -> Sequence[Message]:
+        # A write that is LOST may be our own, made by a try whose reply never came: nobody has sent what follows.
+        return await until_written(lambda: due_messages(self.desk.store, self.run.run_id))
 
     def _check(self, append: Sequence[Fragment]) -> None:
         previous: Fragment = self.fragments[-1]
