@@ -15,9 +15,9 @@ _CHUNK_BYTES = 65_536
 
 @dataclass(slots=True)
 class Proxy:
-    """Passes bytes on, each way `delay_seconds` later. `drop_connections` cuts what is open; new ones are let in."""
+    """Passes bytes on, each way `delay_seconds` later. `target_port` may be given later than the first client comes."""
 
-    target_port: int
+    target_port: int = 0
     delay_seconds: float = 0.0
     port: int = 0
     connections: int = 0
@@ -47,9 +47,10 @@ class Proxy:
         await self._drop()
 
     async def _drop(self) -> None:
-        for writer in list(self._open):
+        dropped = set(self._open)
+        for writer in dropped:
             writer.transport.abort()
-        while self._open:
+        while dropped & self._open:  # new ones may come meanwhile
             await asyncio.sleep(0.005)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -78,7 +79,7 @@ class Proxy:
 
 
 @contextmanager
-def running_proxy(target_port: int, *, tls: ssl.SSLContext | None = None) -> Iterator[Proxy]:
+def running_proxy(target_port: int = 0, *, tls: ssl.SSLContext | None = None) -> Iterator[Proxy]:
     """A proxy on a free port of loopback; with `tls` it speaks TLS to its clients."""
     proxy = Proxy(target_port)
     proxy.start(tls)

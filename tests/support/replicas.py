@@ -40,7 +40,8 @@ class Pair:
 
     def _is_followed(self) -> bool:
         with self.primary.pipeline(transaction=False) as pipe:
-            pipe.set("followed", 1).execute_command("WAIT", 1, 50)
+            pipe.set("followed", 1)
+            pipe.wait(1, 50)
             return bool(pipe.execute()[1])
 
 

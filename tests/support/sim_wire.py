@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from multidict import CIMultiDict
+
+from paceline.sim.api import Accepted, Api
+from paceline.sim.thinking import signed_content
+
 HEADERS = {"authorization": "Bearer key", "anthropic-version": "2026-10-21", "content-type": "application/json"}
+# The 15th of November 2026: no model of the tests has retired.
+NOW = 1_794_700_800.0
 TOOL = {"name": "look", "input_schema": {"type": "object"}}
 
 
@@ -30,9 +37,16 @@ class Reply:
 def post(url: str, body: object, headers: Mapping[str, str] | None = None, path: str = "/v1/messages") -> Reply:
     """Send a body, as JSON unless it is bytes; without headers, with sound ones."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return ask(url, "POST", path, headers, data)
+
+
+def ask(
+    url: str, method: str, path: str, headers: Mapping[str, str] | None = None, data: bytes | None = None
+) -> Reply:
+    """Send any request; without headers, with sound ones."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
     try:
-        connection.request("POST", path, data, dict(HEADERS if headers is None else headers))
+        connection.request(method, path, data, dict(HEADERS if headers is None else headers))
         response = connection.getresponse()
         return Reply(response.status, dict(response.getheaders()), json.loads(response.read()))
     finally:
@@ -72,6 +86,18 @@ def body(*messages: object, **fields: object) -> dict[str, object]:
         **fields,
     }
     return {name: value for name, value in whole.items() if value is not None}
+
+
+def signed(sends: object, *blocks: Mapping[str, object]) -> dict[str, object]:
+    """The assistant message of these blocks that the simulator would answer a request with, its thinking signed."""
+    judged = Api(clock=lambda: NOW).judge(CIMultiDict(HEADERS), json.dumps(sends).encode())
+    assert isinstance(judged, Accepted), judged
+    request = judged.request
+    return assistant(*signed_content(blocks, request.model, judged.prompt.prefix, request.sent, "answer"))
+
+
+def thought(words: str = "hm", **more: object) -> dict[str, object]:
+    return {"type": "thinking", "thinking": words, **more}
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
