@@ -9,7 +9,7 @@ from support.producing import AGENT, MemoryFleet, memory_fleet
 from support.runs import Driven, a_call
 
 from paceline.core.endings import MaxTurnsExceeded, Outcome, StopReason
-from paceline.core.errors import RowError, UnknownBatch, UnknownRun, UsageError
+from paceline.core.errors import InfrastructureError, RowError, UnknownBatch, UnknownRun, UsageError
 from paceline.core.ids import BatchName, CallId, RunId, run_id
 from paceline.core.lifecycle import State, Status
 from paceline.core.tool_spec import Effect
@@ -18,6 +18,7 @@ from paceline.producer import Batch, BatchStatus, Fleet, Result
 from paceline.producer.agent_file import AgentFile
 from paceline.producer.decide import NotRan, Ran
 from paceline.producer.template import read_template
+from paceline.store.memory import MemoryRunStore
 from paceline.store.port import Cancelled, TurnWrite
 
 ROWS = [{"id": name, "prompt": f"Who owns {name}?"} for name in ("a", "b", "c")]
@@ -147,6 +148,13 @@ def test_waiting_gives_up_at_the_timeout_and_the_batch_lives_on(behind: MemoryFl
     with pytest.raises(TimeoutError, match="batch 'nightly': 3 runs are not over after"):
         batch.wait(0.05)
     assert batch.status().counts.active == 3
+
+
+def test_waiting_ends_when_the_record_has_lost_runs(behind: MemoryFleet) -> None:
+    batch = behind.fleet.submit(AGENT, ROWS, batch="nightly")
+    behind.fleet.store = MemoryRunStore(behind.clock)
+    with pytest.raises(InfrastructureError, match=r"batch 'nightly': 3 of 3 runs are gone .* Submit the same rows"):
+        batch.wait(5)
 
 
 def test_a_batch_is_cancelled_whole(behind: MemoryFleet) -> None:

@@ -101,6 +101,7 @@ class Fleet:
             prefix=self._settings.prefix,
             claim_seconds=self._settings.claim_seconds,
             retention_seconds=self._settings.retention_seconds,
+            durability=self._settings.durability,
         )
         address = broker_address(self.broker_url, prefix=self._settings.prefix)
         self._begin(store, KombuPublisher(address.url, address.transport_options), LoopThread())
@@ -125,6 +126,11 @@ class Fleet:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    @property
+    def retention_seconds(self) -> float:
+        """How long a run is kept after its end."""
+        return self._settings.retention_seconds
 
     def close(self) -> None:
         """Give all connections back. Batches of this fleet cannot be used any more."""
@@ -300,6 +306,8 @@ class Batch:
         self._fleet = fleet
         self.info = info
         self.submission = submission
+        self._most_runs = submission.created if submission else 0
+        self._known_since = time.monotonic()
 
     @property
     def name(self) -> str:
@@ -318,20 +326,37 @@ class Batch:
     ) -> BatchStatus:
         """Return when every run is over. `on_status` is told where the batch stands, about once a second.
 
-        Raises TimeoutError after `timeout` seconds; the batch lives on.
+        Raises TimeoutError after `timeout` seconds; the batch lives on. Raises InfrastructureError if the record has
+        lost runs of the batch, or does not confirm what is to be reported.
         """
         end = None if timeout is None else time.monotonic() + timeout
         pause = _POLL_FIRST_SECONDS
         while True:
             status = self.status()
+            self._require_all_runs(status)
             if on_status:
                 on_status(status)
-            if status.is_done:
+            if status.is_done and self._is_settled(status):
                 return status
             if end is not None and time.monotonic() + pause > end:
                 raise TimeoutError(f"batch {self.name!r}: {status.counts.active} runs are not over after {timeout:g} s")
             time.sleep(pause)
             pause = min(pause * 1.5, _POLL_MOST_SECONDS)
+
+    def _require_all_runs(self, status: BatchStatus) -> None:
+        # A batch never has fewer runs than before: its totals are forgotten only when the retention is over.
+        gone, self._most_runs = self._most_runs - status.counts.runs, max(self._most_runs, status.counts.runs)
+        if gone > 0 and time.monotonic() - self._known_since < self._fleet.retention_seconds:
+            raise InfrastructureError(
+                f"batch {self.name!r}: {gone} of {self._most_runs} runs are gone from the record: its server was started "
+                "again without what it had stored, or a replica that had not got it yet took over. "
+                "Submit the same rows to the same batch: only what is missing is run"
+            )
+
+    def _is_settled(self, status: BatchStatus) -> bool:
+        """Whether what is to be reported cannot be taken back: it is confirmed, and the same when read after that."""
+        self._fleet.loop.run(self._fleet.store.settle())
+        return self.status() == status
 
     def results(self) -> Iterator[Result]:
         """The result of each row, in the order of the input; of runs that are not over, as they stand."""

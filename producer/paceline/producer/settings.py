@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.core.errors import UsageError
+from paceline.store.durability import Durability, read_durability
 
 WEEK_SECONDS = 7 * 86_400.0
 
@@ -22,6 +23,7 @@ class ProducerSettings:
     claim_seconds: float
     retention_seconds: float
     tools_path: tuple[Path, ...]
+    durability: Durability = Durability.FAST
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> ProducerSettings:
@@ -34,6 +36,7 @@ class ProducerSettings:
             claim_seconds=_seconds(environ, "PACELINE_CLAIM_SECONDS", 30.0, problems),
             retention_seconds=_seconds(environ, "PACELINE_RETENTION_SECONDS", WEEK_SECONDS, problems),
             tools_path=tuple(Path(p) for p in environ.get("PACELINE_TOOLS_PATH", "").split(os.pathsep) if p),
+            durability=_durability(environ, problems),
         )
         if problems:
             raise UsageError("\n".join(problems))
@@ -49,3 +52,12 @@ def _seconds(environ: Mapping[str, str], name: str, default: float, problems: li
     if not 0 < value < float("inf"):
         problems.append(f"{name}={text!r}: expected a number of seconds above 0")
     return value
+
+
+def _durability(environ: Mapping[str, str], problems: list[str]) -> Durability:
+    text = environ.get("PACELINE_DURABILITY") or Durability.FAST
+    try:
+        return read_durability(text)
+    except ValueError as error:
+        problems.append(f"PACELINE_DURABILITY={text!r}: {error}")
+        return Durability.FAST

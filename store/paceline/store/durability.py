@@ -25,6 +25,14 @@ class Durability(StrEnum):
     """A replica has it in memory: WAIT."""
 
 
+def read_durability(text: str) -> Durability:
+    """The durability of this name. ValueError says which there are."""
+    try:
+        return Durability(text.strip().lower())
+    except ValueError:
+        raise ValueError(f"it must be one of {', '.join(Durability)}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
     """What is asked of the server behind a write, on the same connection: it answers for that connection's writes."""

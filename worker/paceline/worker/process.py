@@ -73,6 +73,7 @@ class WorkerProcess:
             prefix=settings.prefix,
             claim_seconds=settings.claim_seconds,
             retention_seconds=settings.retention_seconds,
+            durability=settings.durability,
         )
         desk = Desk(
             settings=settings,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from paceline.core.errors import UsageError
+from paceline.store.durability import Durability, read_durability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,8 @@ class Settings:
     """How long running work may go on after SIGTERM."""
     retention_seconds: float = 7 * 86_400.0
     """How long a run is kept after its end."""
+    durability: Durability = Durability.FAST
+    """What is waited for before a call with an effect starts: see docs/guarantees.md."""
 
     @property
     def broker(self) -> str:
@@ -70,4 +73,9 @@ def _positive_float(text: str) -> float:
     return value
 
 
-_READERS: Mapping[type, Callable[[str], Any]] = {str: str, int: _positive_int, float: _positive_float}
+_READERS: Mapping[type, Callable[[str], Any]] = {
+    str: str,
+    int: _positive_int,
+    float: _positive_float,
+    Durability: read_durability,
+}
