@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,12 +67,18 @@ def set_stage(*, latency_seconds: float, concurrency: int) -> Iterator[Stage]:
 
 @contextmanager
 def _valkey(folder: Path) -> Iterator[int]:
-    server = ValkeyServer(data_dir=folder, config=_SERVER)
+    server = ValkeyServer(port=_free_port(), data_dir=folder, config=_SERVER)
     server.start()
     try:
         yield server.port
     finally:
         server.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _worker_command(concurrency: int) -> list[str]:
