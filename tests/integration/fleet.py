@@ -207,7 +207,6 @@ class RealFleet:
     def _command(self, name: str) -> list[str]:
         command = worker_command(self.plan.concurrency)
         command[command.index("paceline.worker.entry")] = self.plan.app
-        command[command.index("threads")] = self.plan.pool
         return [*command, "--hostname", f"{name}@test"]
 
     def _environment(self) -> dict[str, str]:
@@ -217,6 +216,7 @@ class RealFleet:
             "ANTHROPIC_BASE_URL": self.simulator.url,
             "PACELINE_REDIS_URL": self.url,
             "PACELINE_TOOLS_PATH": str(_TESTS_FOLDER),
+            "PACELINE_POOL": self.plan.pool,
             "PACELINE_CONCURRENCY": str(self.plan.concurrency),
             "PACELINE_CLAIM_SECONDS": str(self.plan.claim_seconds),
             "PACELINE_SWEEP_SECONDS": str(self.plan.sweep_seconds),

@@ -21,10 +21,10 @@ _QUEUES = ",".join(Queue)
 
 
 def worker_command(concurrency: int, *, queues: str = _QUEUES, log_level: str = "WARNING") -> list[str]:
-    """How a worker process is started: Celery's own command with the pool and the flags that suit it."""
+    """How a worker process is started: Celery's own command, with the flags that suit it. Its pool is PACELINE_POOL."""
     return [
         *(sys.executable, "-P", "-m", "celery", "-A", "paceline.worker.entry", "worker"),
-        *("--pool", "threads", "--concurrency", str(concurrency), "--queues", queues),
+        *("--concurrency", str(concurrency), "--queues", queues),
         *("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", log_level),
     ]
 

@@ -56,7 +56,7 @@ def _configuration(settings: Settings, address: BrokerAddress) -> dict[str, Any]
         "task_ignore_result": True,  # results are in the record
         "task_serializer": "json",
         "accept_content": ["json"],
-        "worker_pool": "threads",
+        "worker_pool": settings.pool,  # where the command names none: Celery takes its own `--pool prefork` for none
         "worker_concurrency": settings.concurrency,
         "worker_max_tasks_per_child": settings.tool_process_calls,  # prefork: what tools leave behind does not pile up
         "worker_prefetch_multiplier": 1,  # a message held by a busy worker is invisible to idle ones

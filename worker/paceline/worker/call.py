@@ -16,7 +16,7 @@ from paceline.core.tool_spec import Effect
 from paceline.store.port import CallBegun, CallResult, CallWritten, HeldCall, NotBegun, OpenCall, Written
 from paceline.tools import ToolResult, run_tool
 
-from .call_context import prepare
+from .call_context import KILL_MARGIN_SECONDS, prepare
 from .call_result import RanCall, call_result, error_result, once_more, store_result
 from .desk import Desk, now_ms, until_written
 from .doubt import LostTry, put_in_doubt, reconcile_call
@@ -109,7 +109,8 @@ async def _tool_result(desk: Desk, agent: Agent, run_id: RunId, turn: int, call:
     if spec is None:
         return _no_such_tool(call.tool, list(agent.tools_by_name))
     prepared = prepare(desk, spec, run_id, turn, call, attempt=attempt)
-    return await run_tool(prepared.tool, prepared.arguments, prepared.context)
+    with desk.guard(spec.timeout_s + KILL_MARGIN_SECONDS):
+        return await run_tool(prepared.tool, prepared.arguments, prepared.context)
 
 
 def _no_such_tool(name: str, known: Sequence[str]) -> ToolResult:

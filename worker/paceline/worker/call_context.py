@@ -14,6 +14,9 @@ from paceline.tools import Tool, ToolContext
 
 from .desk import Desk
 
+KILL_MARGIN_SECONDS = 5.0
+"""Beyond a tool's own timeout: a process in which it is not heard of by then hangs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:

@@ -20,6 +20,7 @@ from paceline.core.wire import Queue
 from paceline.store.port import Claim, RunStore
 from paceline.tools import Registry, Tool
 
+from .confinement import Guard, unguarded
 from .messages import Message
 from .model import ModelClient
 from .settings import Settings
@@ -107,11 +108,13 @@ class Desk:
         built_in: Mapping[str, Tool],
         incarnation: Incarnation,
         send: Callable[[Sequence[Message]], None],
+        guard: Guard = unguarded,
     ) -> None:
         self.settings = settings
         self.store = store
         self.model = model
         self.incarnation = incarnation
+        self.guard = guard
         self.in_flight = InFlight()
         self.background: list[asyncio.Future[None]] = []
         self._registry = registry

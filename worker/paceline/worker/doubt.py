@@ -15,7 +15,7 @@ from paceline.core.unknown_effect import Remedy, remedy_of
 from paceline.store.port import Asked, CallResult, CallWritten, HeldCall, OpenCall, Written
 from paceline.tools import NotRan, ToolResult, Unknown, reconcile_tool
 
-from .call_context import prepare
+from .call_context import KILL_MARGIN_SECONDS, prepare
 from .call_result import RanCall, call_result, error_result, once_more, store_result
 from .desk import Desk, now_ms, until_written
 
@@ -79,7 +79,8 @@ async def reconcile_call(desk: Desk, agent: Agent, held: HeldCall, call: OpenCal
 async def _said(desk: Desk, agent: Agent, held: HeldCall, call: OpenCall) -> ToolResult | NotRan | Unknown:
     spec = agent.tools_by_name[call.tool]
     prepared = prepare(desk, spec, held.run_id, held.turn, call, attempt=held.attempt)
-    return await reconcile_tool(prepared.tool, prepared.context)
+    with desk.guard(spec.timeout_s + KILL_MARGIN_SECONDS):
+        return await reconcile_tool(prepared.tool, prepared.context)
 
 
 def _reconciled(desk: Desk, held: HeldCall, call: OpenCall, result: ToolResult, took_ms: int) -> CallResult:

@@ -16,6 +16,7 @@ from paceline.store.loop_thread import LoopThread
 from paceline.store.port import RunStore
 from paceline.tools import Registry, Tool, read_result_tool
 
+from .confinement import Guard, unguarded
 from .desk import Desk
 from .liveness import beat_forever
 from .messages import Message
@@ -39,12 +40,12 @@ class WorkerProcess:
         self._loop: LoopThread | None = None
         self._desk: Desk | None = None
 
-    def start(self) -> Desk:
-        """The desk of this process; the first caller sets it up."""
+    def start(self, guard: Guard = unguarded) -> Desk:
+        """The desk of this process; the first caller sets it up, and says what its tools may take."""
         with self._lock:
             if self._desk is None:
                 self._loop = LoopThread()
-                self._desk = self._loop.run(self._set_up())
+                self._desk = self._loop.run(self._set_up(guard))
             return self._desk
 
     def run(self, work: Callable[[Desk], Coroutine[Any, Any, T]]) -> T:
@@ -66,7 +67,7 @@ class WorkerProcess:
                 self._loop.close()
                 self._loop, self._desk = None, None
 
-    async def _set_up(self) -> Desk:
+    async def _set_up(self, guard: Guard) -> Desk:
         settings = self._settings
         store = connect(
             settings.redis_url,
@@ -83,6 +84,7 @@ class WorkerProcess:
             built_in=built_in_tools(store),
             incarnation=Incarnation(f"{os.getpid()}-{secrets.token_hex(5)}"),
             send=self._send,
+            guard=guard,
         )
         desk.background.append(asyncio.ensure_future(beat_forever(desk)))
         desk.background.append(

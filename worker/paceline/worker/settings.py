@@ -20,6 +20,8 @@ class Settings:
     prefix: str = "paceline"
     tools_path: str = ""
     """Folders with tool modules, separated as in PATH."""
+    pool: str = "threads"
+    """Celery's pool: `threads`, or `prefork`, where each task has a process for itself that a tool may take down."""
     concurrency: int = 64
     """Turns and tool calls that one process has in flight: each costs an idle thread."""
     claim_seconds: float = 30.0
@@ -31,6 +33,10 @@ class Settings:
     """The longest that one model call may take."""
     grace_seconds: float = 30.0
     """How long running work may go on after SIGTERM."""
+    tool_memory_mb: int = 1024
+    """What tools may take in a process that was forked for them, beyond what it holds when it starts."""
+    tool_process_calls: int = 200
+    """Calls after which such a process is replaced."""
     retention_seconds: float = 7 * 86_400.0
     """How long a run is kept after its end."""
     durability: Durability = Durability.FAST

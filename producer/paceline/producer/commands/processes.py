@@ -9,25 +9,49 @@ from typing import Annotated
 
 import typer
 
-from .options import ConcurrencyOption
-
 
 def worker(
-    concurrency: ConcurrencyOption = 64,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            "--concurrency",
+            "-c",
+            min=1,
+            envvar="PACELINE_CONCURRENCY",
+            show_default="64; with --tools-only one a processor",
+            help="turns and calls in flight at once",
+        ),
+    ] = None,
     queues: Annotated[
         str, typer.Option(envvar="PACELINE_QUEUES", help="which queues to serve, the first of them first")
     ] = "paceline.tools,paceline.turns,paceline.starts",
+    tools_only: Annotated[
+        bool,
+        typer.Option(
+            "--tools-only",
+            envvar="PACELINE_TOOLS_ONLY",
+            help="run tools and nothing else, each call in a process with limits of memory and time",
+        ),
+    ] = False,
     log_level: Annotated[str, typer.Option(envvar="PACELINE_LOG_LEVEL", help="debug, info, warning, error")] = "info",
 ) -> None:
     """Serve a fleet: take turns and run tools until told to stop. Ctrl-C or SIGTERM lets running work finish."""
     from paceline.core.errors import UsageError
+    from paceline.core.wire import Queue
     from paceline.producer.local_workers import worker_command
 
     if not os.environ.get("PACELINE_REDIS_URL"):
         raise UsageError("there is no fleet to join: set PACELINE_REDIS_URL=redis://host:6379/0")
-    os.environ["PACELINE_CONCURRENCY"] = str(concurrency)
+    slots = concurrency or (os.cpu_count() or 1 if tools_only else 64)
+    os.environ["PACELINE_CONCURRENCY"] = str(slots)
     os.environ.setdefault("PACELINE_TOOLS_PATH", str(Path.cwd()))
-    command = worker_command(concurrency, queues=queues, log_level=log_level.upper())
+    if tools_only:
+        os.environ["PACELINE_POOL"] = "prefork"
+    command = worker_command(
+        slots,
+        queues=Queue.TOOLS if tools_only else queues,
+        log_level=log_level.upper(),
+    )
     os.execv(command[0], command)
 
 
