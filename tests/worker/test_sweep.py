@@ -13,7 +13,7 @@ from paceline.core.lifecycle import TERMINAL, State
 from paceline.core.run import Run, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.unknown_effect import OnUnknownEffect
-from paceline.core.wire import Queue
+from paceline.core.wire import Queue, queue_of_turn
 from paceline.store.port import Asked, CallState, Doubt, Examined, OpenCall
 from paceline.worker.sweep import (
     EndRun,
@@ -169,6 +169,18 @@ def test_a_hold_that_is_over_is_sent_though_there_is_a_backlog() -> None:
 def test_a_hold_that_is_over_is_not_sent_twice_into_a_backlog() -> None:
     assert mended(on_hold(until_seconds=-50, sent_seconds=-49), BACKLOG) == LookAgain(seconds=49)
     assert mended(on_hold(until_seconds=-50, sent_seconds=-49)) == SendTurn()
+
+
+@pytest.mark.parametrize(
+    ("turn", "lost_attempts", "queue"),
+    [(1, 0, Queue.STARTS), (1, 1, Queue.TURNS), (2, 0, Queue.TURNS)],
+    ids=["a first turn", "a first turn that has lost a worker", "a later turn"],
+)
+def test_a_first_turn_that_was_held_waits_with_the_first_turns(turn: int, lost_attempts: int, queue: Queue) -> None:
+    held = replace(on_hold(until_seconds=-50, sent_seconds=-49), turn=turn, lost_attempts=lost_attempts)
+    assert queue_of_turn(held) is queue
+    assert mended(held, replace(BACKLOG, empty=frozenset({queue}))) == SendTurn()
+    assert mended(held, replace(BACKLOG, empty=frozenset(Queue) - {queue})) == LookAgain(seconds=49)
 
 
 # Calls

@@ -24,5 +24,10 @@ class Queue(StrEnum):
 
 
 def queue_of_turn(run: Run) -> Queue:
-    """Where the message for a run's next turn goes: first turns wait behind everybody else's next one."""
-    return Queue.STARTS if run.state is State.QUEUED else Queue.TURNS
+    """Where the message for a run's next turn goes: first turns wait behind everybody else's next one.
+
+    So do first turns that were put on hold, or a busy model would turn the whole backlog into work that was begun. One
+    whose worker was lost does not: it has waited its time.
+    """
+    is_held_first = run.state is State.ON_HOLD and run.turn == 1 and not run.lost_attempts
+    return Queue.STARTS if run.state is State.QUEUED or is_held_first else Queue.TURNS

@@ -124,7 +124,7 @@ def _on_hold(run: Run, view: View) -> Repair:
         return LookAgain(seconds=_until(run.hold_until_ms, view))
     if run.sent_ms <= run.hold_until_ms:
         return SendTurn()  # so far there was only a timer, which may have gone with its process
-    return _unless_braked(run, Queue.TURNS, view, SendTurn())
+    return _unless_braked(run, queue_of_turn(run), view, SendTurn())
 
 
 def _unless_braked(run: Run, queue: Queue, view: View, remedy: SendTurn | SendJoin) -> Repair:

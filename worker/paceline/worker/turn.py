@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from paceline.core.agent import Agent
@@ -15,6 +15,7 @@ from paceline.core.errors import InfrastructureError
 from paceline.core.ids import RunId
 from paceline.core.ledger import AttemptLost, Ended, Entry, ModelCalled
 from paceline.core.ledger import Held as HeldEntry
+from paceline.core.lifecycle import State
 from paceline.core.run import Run, Spent
 from paceline.core.step import (
     CallModel,
@@ -32,6 +33,7 @@ from paceline.core.step import (
 )
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment, check_next, check_sendable, results_message
+from paceline.core.wire import queue_of_turn
 from paceline.store.port import Begun, Held, NotBegun, OpenCall, TurnWrite, Written
 
 from .call import run_call, run_inline
@@ -234,9 +236,9 @@ class Attempt:
             lambda: self.desk.store.hold(_held(self.run), write, seconds=seconds, reason=reason)
         )
         if written is Written.WRITTEN and seconds <= _LONGEST_TIMER_SECONDS:
-            self.desk.send_later(
-                TurnMessage(run_id=self.run.run_id, turn=self.run.turn), seconds=seconds + _TIMER_SLACK_SECONDS
-            )
+            queue = queue_of_turn(replace(self.run, state=State.ON_HOLD))
+            message = TurnMessage(run_id=self.run.run_id, turn=self.run.turn, queue=queue)
+            self.desk.send_later(message, seconds=seconds + _TIMER_SLACK_SECONDS)
         return ()
 
     def _hold_entry(self, seconds: float, reason: str) -> tuple[Entry, ...]:
