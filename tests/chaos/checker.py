@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from paceline.core.ids import CallId, idempotency_key
-from paceline.core.ledger import AttemptLost, CallRan, Ended, Entry, ModelCalled
+from paceline.core.ledger import AttemptLost, CallRan, EffectInDoubt, EffectRuledOut, Ended, Entry, ModelCalled
 from paceline.core.run import Spent
 from paceline.core.transcript import Fragment
 from paceline.sim.journal import Entry as Request
@@ -45,7 +45,7 @@ def check(evidence: Evidence) -> Report:
         miscounted=tuple(miscounted(evidence)),
         billed_again=billed_again(evidence.requests),
         counted_lost=sum(found.record.run.lost_attempts for found in evidence.runs.values()),
-        in_doubt=sum(_is_in_doubt(entry) for found in evidence.runs.values() for entry in found.ledger),
+        in_doubt=sum(isinstance(entry, EffectInDoubt) for found in evidence.runs.values() for entry in found.ledger),
         recovery=recovery(evidence),
     )
 
@@ -83,10 +83,6 @@ def missing_effects(evidence: Evidence) -> Iterator[str]:
         for entry in ran:
             if idempotency_key(run_id, entry.turn, CallId(entry.call)) not in done:
                 yield f"{run_id} turn {entry.turn} call {entry.call} ({entry.tool})"
-
-
-def _is_in_doubt(entry: Entry) -> bool:
-    return isinstance(entry, CallRan) and entry.tool in ONCE and entry.is_error
 
 
 # Accounts ------------------------------------------------------------------------------------------------------------
@@ -154,7 +150,7 @@ def _moves(entry: Entry, claim: HeldClaim) -> bool:
             return True
         case AttemptLost():
             return False
-        case CallRan(call=call):
+        case CallRan(call=call) | EffectInDoubt(call=call) | EffectRuledOut(call=call):
             return call == claim.call
         case _:
             return claim.call is None

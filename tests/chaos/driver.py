@@ -16,14 +16,17 @@ from redis import Redis
 
 from paceline.core.errors import InfrastructureError
 from paceline.core.ids import run_id
+from paceline.core.lifecycle import State
 from paceline.producer.children import Child
 from paceline.producer.fleet import Batch
 from paceline.sim import Fault
+from paceline.store.port import BatchCounts
 
 from .evidence import Evidence, Kill, collect, held_by
 from .meddled_app import MEDDLING_VARIABLE
-from .plan import Blow, BlowKind, Meddling, ModelFaults
+from .plan import HITS_A_WORKER, Blow, BlowKind, Meddling, ModelFaults
 from .script import busy_script
+from .settling import settle
 
 T = TypeVar("T")
 
@@ -33,6 +36,8 @@ _LOOK_S = 0.5
 _FROZEN_CLAIMS = 1.5
 _SERVER_AWAY_S = 0.5
 _STARTS_LOST = 3
+_LATE_EFFECT_S = 3.0
+"""A tool of a chaos run that was begun has taken effect after so long, unless its worker is gone or frozen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,7 @@ class _Driver:
     struck: Counter[str] = field(default_factory=Counter)
     agenda: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     batch: Batch = field(init=False)
+    quiet_at: float = 0.0
 
     def drive(self) -> Evidence:
         self.batch = self.real.submit(self.plan.runs)
@@ -91,9 +97,17 @@ class _Driver:
             if time.monotonic() - looked > _LOOK_S:
                 status = patiently(self.batch.status)
                 looked = time.monotonic()
-                if status.is_done or (not self.agenda and progress.is_still(status.counts.turns, status.counts.active)):
+                if status.counts.states.get(State.AWAITING_DECISION):
+                    patiently(lambda: settle(self.real, self.batch, is_quiet=self._is_quiet()))
+                if not status.counts.active or (
+                    not self.agenda and progress.is_still(status.counts.turns, status.counts.active)
+                ):
                     return
             time.sleep(_TICK_S)
+
+    def _is_over(self, counts: BatchCounts, progress: _Progress) -> bool:
+        is_still = progress.is_still(counts.turns, counts.active, counts.spent.tool_calls)
+        return not counts.active or (is_still and not self.agenda)
 
     def _strike_due(self) -> None:
         now = time.monotonic()
@@ -103,6 +117,10 @@ class _Driver:
             act()
 
     def _strike(self, blow: Blow) -> None:
+        if blow.kind in HITS_A_WORKER and len(patiently(self.real.working)) < self.plan.fleet.workers:
+            # Those that were started for the last one are not up yet: a fleet that is not there shows nothing.
+            self.agenda.append((time.monotonic() + _LOOK_S, partial(self._strike, blow)))
+            return
         self.say(f"{blow.at_s:5.1f} s: {blow.kind}")
         self.struck[blow.kind.value] += 1
         match blow.kind:
@@ -126,8 +144,7 @@ class _Driver:
                 assert_never(blow.kind)
 
     def _picked(self, blow: Blow) -> Child:
-        # One that still starts would take the blow without harm.
-        workers = patiently(self.real.working) or self.real.alive()
+        workers = patiently(self.real.working)
         return workers[int(blow.pick * len(workers))]
 
     def _kill(self, worker: Child) -> None:
@@ -142,6 +159,11 @@ class _Driver:
         self.real.freeze(worker)
         thaws_at = time.monotonic() + _FROZEN_CLAIMS * self.plan.fleet.claim_seconds
         self.agenda.append((thaws_at, lambda: self.real.thaw(worker) if worker.is_alive else None))
+        self.quiet_at = max(self.quiet_at, thaws_at + _LATE_EFFECT_S)
+
+    def _is_quiet(self) -> bool:
+        """Whether no worker that was frozen can still be about to do what it was at."""
+        return time.monotonic() > self.quiet_at
 
     def _redis(self, act: Callable[[Redis], object]) -> None:
         with Redis.from_url(self.real.url) as client:

@@ -20,6 +20,7 @@ class BlowKind(StrEnum):
     LOSE_STARTS = "messages for first turns lost and doubled"
 
 
+HITS_A_WORKER = frozenset({BlowKind.KILL_WORKER, BlowKind.STOP_WORKER, BlowKind.FREEZE_WORKER})
 WEIGHTS = {
     BlowKind.KILL_WORKER: 5,
     BlowKind.STOP_WORKER: 2,
