@@ -86,6 +86,12 @@ def cost_nanousd(wire: Mapping[str, Any], model: str) -> int | None:
     return _nano(usd + _WEB_SEARCH_USD * searches)
 
 
+def usage_nanousd(usage: Usage, model: str) -> int | None:
+    """What a call that uses this costs by the price table, with a cache of five minutes; None: the price is unknown."""
+    usd = _priced(model, usage.all_input, usage.cache_read, usage.cache_write, 0, usage.output, ())
+    return None if usd is None else _nano(usd)
+
+
 def worst_case_nanousd(model: str, *, input_tokens: int, output_tokens: int) -> int | None:
     """The most that a call of this size can cost; None: the price is unknown.
 

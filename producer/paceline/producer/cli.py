@@ -15,7 +15,7 @@ import typer
 
 from paceline.core.errors import PacelineError, UsageError
 
-from .commands import batches, dead, decisions, doctor, processes, run, runs
+from .commands import advise, batches, dead, decisions, doctor, estimate, processes, run, runs
 
 USAGE = 2
 INFRASTRUCTURE = 3
@@ -48,6 +48,8 @@ def build() -> typer.Typer:
         processes.worker,
         processes.sim,
         doctor.doctor,
+        estimate.estimate,
+        advise.advise,
     ):
         app.command()(command)
     app.add_typer(dead.build(), name="dead")
