@@ -103,6 +103,16 @@ def test_one_run_of_unknown_cost_makes_the_limit_on_dollars_unknown_and_no_other
     assert of(advice, "tokens").recommended == 80_000
 
 
+def test_a_limit_is_never_zero() -> None:
+    assert of(advise(AGENT, [replace(RUN, working_ms=0)]), "seconds").recommended == 1
+
+
+def test_every_run_within_twice_the_p95_is_left_room_for_its_last_call_and_one_beyond_it_is_not() -> None:
+    usual, long, astray = (replace(RUN, tokens=tokens, context_tokens=tokens) for tokens in (2_000, 3_000, 4_001))
+    tokens = of(advise(AGENT, [*[usual] * 38, long, astray]), "tokens")
+    assert (tokens.p95, tokens.recommended) == (2_000, 3_000 + 3_000 + 1_000)
+
+
 def test_a_short_run_is_left_room_for_the_worst_case_of_the_call_it_ends_with() -> None:
     short = replace(RUN, turns=1, tokens=2_000, cost_nanousd=9_000_000, context_tokens=2_000)
     advice = advise(AGENT, [short])

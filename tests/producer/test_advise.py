@@ -95,7 +95,7 @@ def test_limits_that_idle_and_limits_that_cut_are_named(
     assert lines[6].endswith("idles at 142857 x p95")
     assert lines[8:] == [
         "only 1 run succeeded, so p95 is the largest: look again when there are more",
-        "usd: more than 2 x p95, so that the worst case of a run's last call fits in",
+        "usd: more than 2 x p95, to leave room for the worst case of a run's last call",
         "see what tokens cut: paceline runs --batch nightly --stop-reason token_budget",
         "1 run came too late for limits.deadline: raise it, or add workers",
         "for the agent file: limits: {turns: 2, tokens: 326, seconds: 1, usd: 0.0003}",

@@ -50,7 +50,11 @@ class LimitAdvice:
     """Of the successful runs; None where there are none, or what they used is unknown."""
     recommended: float | None
     is_raised: bool
-    """Twice the p95 is too little to let a run begin the call with which it ends: the recommendation is more."""
+    """The recommendation is more than twice the p95.
+
+    The worst case of a call must fit in before it is made, and may be far more than the call then takes: by twice the
+    p95 alone, runs that would have used less would be stopped before their last call.
+    """
     cut_runs: int
     """Runs that this limit ended."""
 
@@ -164,26 +168,33 @@ def percentile(values: Sequence[int], percent: int) -> int | None:
 def _limit(
     measure: _Measure, agent: Agent, runs: Sequence[FinishedRun], succeeded: Sequence[FinishedRun]
 ) -> LimitAdvice:
-    used = _known([measure.used(run) for run in succeeded])
-    p95 = percentile(used, 95)
-    context_tokens = percentile([run.context_tokens for run in succeeded], 95) or 0
-    floor = None if p95 is None else p95 + measure.a_call(agent, context_tokens)
+    used = [(run, amount) for run in succeeded if (amount := measure.used(run)) is not None]
+    if len(used) < len(succeeded):
+        used = []  # the runs of unknown cost may be the dear ones
+    p95 = percentile([amount for _, amount in used], 95)
+    twice = None if p95 is None else HEADROOM * p95
+    recommended = None if twice is None else max(twice, _least(measure, agent, used, twice))
     return LimitAdvice(
         name=measure.name,
         reason=measure.reason,
         today=measure.today(agent.limits),
-        p50=measure.in_unit(percentile(used, 50)),
+        p50=measure.in_unit(percentile([amount for _, amount in used], 50)),
         p95=measure.in_unit(p95),
-        recommended=measure.in_unit(_recommended(measure, p95, floor)),
-        is_raised=p95 is not None and floor is not None and floor > HEADROOM * p95,
+        recommended=measure.in_unit(None if recommended is None else _up(max(1, recommended), measure.step)),
+        is_raised=recommended != twice,
         cut_runs=_cut_by(measure.reason, runs),
     )
 
 
-def _recommended(measure: _Measure, p95: int | None, floor: int | None) -> int | None:
-    if p95 is None or floor is None:
-        return None
-    return _up(max(HEADROOM * p95, floor), measure.step)
+def _least(measure: _Measure, agent: Agent, used: Sequence[tuple[FinishedRun, int]], limit: int) -> int:
+    """What lets each of these runs that used no more than `limit` begin its last call."""
+    within = [(run, amount) for run, amount in used if amount <= limit]
+    worst_call = measure.a_call(agent, max(run.context_tokens for run, _ in within))
+    return max(amount for _, amount in within) + worst_call
+
+
+def _cut_by(reason: StopReason, runs: Sequence[FinishedRun]) -> int:
+    return sum(run.reason is reason for run in runs)
 
 
 def _up(value: int, step: int) -> int:
@@ -194,7 +205,3 @@ def _known(used: Sequence[int | None]) -> list[int]:
     # One cost that is unknown makes the distribution unknown: the dear runs may be the ones without a price.
     known = [value for value in used if value is not None]
     return known if len(known) == len(used) else []
-
-
-def _cut_by(reason: StopReason, runs: Sequence[FinishedRun]) -> int:
-    return sum(run.reason is reason for run in runs)

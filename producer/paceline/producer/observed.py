@@ -73,7 +73,7 @@ def notes(advice: Advice, batch: str) -> Iterator[str]:
     elif advice.succeeded < _FEW:
         yield f"only {_runs(advice.succeeded)} succeeded, so p95 is the largest: look again when there are more"
     if raised := ", ".join(limit.name for limit in advice.limits if limit.is_raised):
-        yield f"{raised}: more than {HEADROOM} x p95, so that the worst case of a run's last call fits in"
+        yield f"{raised}: more than {HEADROOM} x p95, to leave room for the worst case of a run's last call"
     for limit in advice.limits:
         if limit.cut_runs:
             yield f"see what {limit.name} cut: paceline runs --batch {batch} --stop-reason {limit.reason}"
