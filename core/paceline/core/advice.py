@@ -168,29 +168,40 @@ def percentile(values: Sequence[int], percent: int) -> int | None:
 def _limit(
     measure: _Measure, agent: Agent, runs: Sequence[FinishedRun], succeeded: Sequence[FinishedRun]
 ) -> LimitAdvice:
-    used = [(run, amount) for run in succeeded if (amount := measure.used(run)) is not None]
-    if len(used) < len(succeeded):
-        used = []  # the runs of unknown cost may be the dear ones
-    p95 = percentile([amount for _, amount in used], 95)
-    twice = None if p95 is None else HEADROOM * p95
-    recommended = None if twice is None else max(twice, _least(measure, agent, used, twice))
+    used = _used(measure, succeeded)
+    amounts = [amount for _, amount in used]
+    p95 = percentile(amounts, 95)
+    least = None if p95 is None else _least(measure, agent, used, HEADROOM * p95)
     return LimitAdvice(
         name=measure.name,
         reason=measure.reason,
         today=measure.today(agent.limits),
-        p50=measure.in_unit(percentile([amount for _, amount in used], 50)),
+        p50=measure.in_unit(percentile(amounts, 50)),
         p95=measure.in_unit(p95),
-        recommended=measure.in_unit(None if recommended is None else _up(max(1, recommended), measure.step)),
-        is_raised=recommended != twice,
+        recommended=measure.in_unit(_recommended(measure, p95, least)),
+        is_raised=p95 is not None and least is not None and least > HEADROOM * p95,
         cut_runs=_cut_by(measure.reason, runs),
     )
 
 
-def _least(measure: _Measure, agent: Agent, used: Sequence[tuple[FinishedRun, int]], limit: int) -> int:
-    """What lets each of these runs that used no more than `limit` begin its last call."""
-    within = [(run, amount) for run, amount in used if amount <= limit]
+def _used(measure: _Measure, succeeded: Sequence[FinishedRun]) -> list[tuple[FinishedRun, int]]:
+    """What each run used; nothing where that is unknown of any, for the runs of unknown cost may be the dear ones."""
+    known = [(run, amount) for run in succeeded if (amount := measure.used(run)) is not None]
+    return known if len(known) == len(succeeded) else []
+
+
+def _least(measure: _Measure, agent: Agent, used: Sequence[tuple[FinishedRun, int]], most: int) -> int:
+    """The limit that lets each of these runs that used `most` or less begin its last call."""
+    within = [(run, amount) for run, amount in used if amount <= most]
     worst_call = measure.a_call(agent, max(run.context_tokens for run, _ in within))
     return max(amount for _, amount in within) + worst_call
+
+
+def _recommended(measure: _Measure, p95: int | None, least: int | None) -> int | None:
+    if p95 is None or least is None:
+        return None
+    # A limit is more than zero, also where what runs used rounds to it.
+    return _up(max(HEADROOM * p95, least, 1), measure.step)
 
 
 def _cut_by(reason: StopReason, runs: Sequence[FinishedRun]) -> int:
@@ -199,9 +210,3 @@ def _cut_by(reason: StopReason, runs: Sequence[FinishedRun]) -> int:
 
 def _up(value: int, step: int) -> int:
     return -(-value // step) * step
-
-
-def _known(used: Sequence[int | None]) -> list[int]:
-    # One cost that is unknown makes the distribution unknown: the dear runs may be the ones without a price.
-    known = [value for value in used if value is not None]
-    return known if len(known) == len(used) else []
