@@ -65,6 +65,10 @@ def test_a_deadly_tool_takes_its_own_run_down_and_no_other(real: RealFleet) -> N
     assert ended["hoard"].answer == "done", "Python tells of memory that it does not get, and the model is told"
     assert batch.status().counts.reasons == {"poison": 2, "final_answer": HARMLESS + 1}
     wait_until(lambda: len(real.fleet.workers()) == PLAN.concurrency, "every process that died has a successor")
+    real.fleet.redrive(ended["crash"].run.run_id)
+    wait_until(
+        lambda: by_tool(batch)["crash"].answer == "done", "the model is told that the call did not end, and goes on"
+    )
 
 
 def test_a_call_that_died_is_settled_by_a_person_and_its_run_goes_on(real: RealFleet) -> None:

@@ -51,6 +51,13 @@ def test_each_call_takes_effect_once_whatever_becomes_of_its_worker(play: str, s
     assert doubts or strike is Strike.OUTAGE
 
 
+@every_play
+def test_a_worker_that_stops_before_a_tool_began_leaves_no_doubt(play: str) -> None:
+    for when, over in struck(play, Strike.STOP):
+        if "store.begin_call" in when:
+            assert not any(isinstance(entry, EffectInDoubt) for entry in over.ledger), when
+
+
 def test_a_tool_that_can_tell_is_asked_and_nobody_else() -> None:
     for when, over in struck(ASKS_ITS_TOOL, Strike.KILL):
         assert who_was_asked(over) <= {Source.RECONCILE}, when

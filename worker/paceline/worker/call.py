@@ -65,6 +65,10 @@ async def run_inline(desk: Desk, agent: Agent, run: Run, call: OpenCall) -> Call
 
 async def _carry_out(desk: Desk, held: HeldCall, begun: CallBegun) -> RanCall:
     try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:  # before the tool began: there is no doubt about what it did
+        return await asyncio.shield(_give_back(desk, held))
+    try:
         agent = await until_written(lambda: desk.agent(begun.agent))
         if begun.doubt:
             lost = LostTry(worker=begun.doubt.worker, began_ms=begun.doubt.began_ms)
@@ -87,14 +91,21 @@ async def _cut(desk: Desk, held: HeldCall, begun: CallBegun, began_ms: int) -> R
         agent = await until_written(lambda: desk.agent(begun.agent))
         lost = LostTry(worker=desk.incarnation, began_ms=began_ms)
         ran = await put_in_doubt(desk, agent, held, begun.call, lost, why="its worker was stopped")
-        if ran.written is not CallWritten.LOST:
-            return ran
-    elif await until_written(lambda: desk.store.recover_call(held)) is Written.WRITTEN:
+        return ran if ran.written is not CallWritten.LOST else await _what_is_due(desk, held)
+    return await _give_back(desk, held)
+
+
+async def _give_back(desk: Desk, held: HeldCall) -> RanCall:
+    """Let anybody begin the call again."""
+    if await until_written(lambda: desk.store.recover_call(held)) is Written.WRITTEN:
         return RanCall(written=CallWritten.LOST, messages=(once_more(held),))
-    # The result was written just before: what is due because of it is not known here any more.
-    return RanCall(
-        written=CallWritten.LOST, messages=await until_written(lambda: due_messages(desk.store, held.run_id))
-    )
+    return await _what_is_due(desk, held)
+
+
+async def _what_is_due(desk: Desk, held: HeldCall) -> RanCall:
+    """For a call whose result was written just before: what is due because of it is not known here any more."""
+    messages = await until_written(lambda: due_messages(desk.store, held.run_id))
+    return RanCall(written=CallWritten.LOST, messages=messages)
 
 
 async def _execute(desk: Desk, agent: Agent, run_id: RunId, turn: int, call: OpenCall, *, attempt: int) -> CallResult:
