@@ -10,7 +10,8 @@ from paceline.sim import Answer, Call
 from paceline.sim.request import Request
 
 _EFFECTFUL = ("put", "pay", "look", "pay")
-_TOOL_S = 0.1
+_TOOL_SECONDS = {"fetch": 0.1, "put": 0.1, "pay": 0.5}
+"""How long each takes; what may not come twice takes long enough to be killed in the midst of it."""
 
 
 def busy_script(longest_model_s: float) -> Script:
@@ -33,7 +34,8 @@ def turns_of(prompt: str) -> int:
 
 def _calls(number: int, turn: int) -> list[Call]:
     names = ["fetch", _EFFECTFUL[(number + turn) % 4], *(["pay"] if (number + turn) % 3 == 0 else [])]
-    return [
-        Call(tool=name, input={"what": f"{turn}-{place}", **({} if name == "look" else {"seconds": _TOOL_S})})
-        for place, name in enumerate(names)
-    ]
+    return [Call(tool=name, input=_input(name, f"{turn}-{place}")) for place, name in enumerate(names)]
+
+
+def _input(tool: str, what: str) -> dict[str, object]:
+    return {"what": what, **({"seconds": _TOOL_SECONDS[tool]} if tool in _TOOL_SECONDS else {})}

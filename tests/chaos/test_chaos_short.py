@@ -11,13 +11,15 @@ from chaos.plan import drawn_blows
 from integration.fleet import FleetPlan
 
 CLAIM_S = 3.0
+PATIENT = {"PACELINE_POISON_AFTER": "10"}
+"""A third of this fleet dies every few seconds: a run that lost three workers in a row has done nothing bad."""
 
 
 def test_no_run_is_lost_stuck_or_doubled_whatever_dies(tmp_path: Path) -> None:
     plan = ChaosPlan(
         runs=150,
         blows=drawn_blows(1, seconds=40, pause_s=2.5),
-        fleet=FleetPlan(workers=3, concurrency=8, claim_seconds=CLAIM_S, app="chaos.meddled_app"),
+        fleet=FleetPlan(workers=3, concurrency=8, claim_seconds=CLAIM_S, app="chaos.meddled_app", environment=PATIENT),
         meddling=MEDDLING,
         faults=FAULTS,
         longest_model_s=2,
