@@ -71,7 +71,7 @@ def _fleet(stage: Stage, work: Work, tool_path: str) -> Cost:
     pids = {"server": stage.server_pid, "worker": stage.worker.pid, "driver": os.getpid()}
     reading, before = ServerReading.of(stage.redis), {name: _own_cpu_seconds(pid) for name, pid in pids.items()}
     batch = _submit(stage, work, tool_path)
-    batch.wait(_TIMEOUT_SECONDS)
+    batch.wait(_TIMEOUT_SECONDS, on_status=lambda _: _check_alive(stage))
     after = {name: _own_cpu_seconds(pid) for name, pid in pids.items()}
     server = ServerReading.of(stage.redis).since(reading)
     _check(batch, work)
@@ -81,6 +81,11 @@ def _fleet(stage: Stage, work: Work, tool_path: str) -> Cost:
         server=server,
         stored_bytes=stored_bytes(stage.redis, Keys("paceline"), [record.run.run_id for record in batch.records()]),
     )
+
+
+def _check_alive(stage: Stage) -> None:
+    if stage.worker.poll() is not None:
+        raise RuntimeError("the worker ended; what it said stands above")
 
 
 def _own_cpu_seconds(pid: int) -> float:
