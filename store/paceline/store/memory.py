@@ -170,6 +170,7 @@ class MemoryRunStore:
         self._batches: dict[BatchTag, _Batch] = {}
         self._records: dict[RunId, _Record] = {}
         self._workers: dict[Incarnation, tuple[WorkerReport, int]] = {}
+        self._former_ms: dict[Incarnation, int] = {}
         self._model_holds_ms: dict[str, int] = {}
         self._next_sweep_ms = 0
 
@@ -571,18 +572,25 @@ class MemoryRunStore:
 
     # Workers
 
-    async def beat(self, report: WorkerReport, *, alive_seconds: float) -> None:
-        self._workers[report.incarnation] = (report, self._now_ms() + _ms(alive_seconds))
+    async def servers(self) -> str:
+        return "memory"
+
+    async def beat(self, report: WorkerReport, *, alive_seconds: float, former: Sequence[Incarnation] = ()) -> None:
+        until_ms = self._now_ms() + _ms(alive_seconds)
+        self._workers[report.incarnation] = (report, until_ms)
+        self._former_ms.update(dict.fromkeys(former, until_ms))
 
     async def retire(self, incarnation: Incarnation) -> None:
         self._workers.pop(incarnation, None)
+        self._former_ms.pop(incarnation, None)
 
     async def workers(self) -> list[WorkerReport]:
         return [report for report, _ in self._living()]
 
     async def alive_ms(self, owners: Sequence[Incarnation]) -> dict[Incarnation, int]:
-        left = {report.incarnation: until_ms - self._now_ms() for report, until_ms in self._living()}
-        return {owner: left[owner] for owner in owners if owner in left}
+        until_ms = self._former_ms | {report.incarnation: until_ms for report, until_ms in self._living()}
+        left = {owner: until_ms.get(owner, 0) - self._now_ms() for owner in owners}
+        return {owner: ms for owner, ms in left.items() if ms > 0}
 
     # The model's room
 

@@ -469,8 +469,14 @@ class RunStore(Protocol):
 
     # Workers
 
-    async def beat(self, report: WorkerReport, *, alive_seconds: float) -> None:
-        """Say that this worker lives, for so many seconds more."""
+    async def servers(self) -> str:
+        """A name for the servers behind the record, as they run now.
+
+        It is another one when a server was started again or another took its place: either may have lost writes.
+        """
+
+    async def beat(self, report: WorkerReport, *, alive_seconds: float, former: Sequence[Incarnation] = ()) -> None:
+        """Say that this worker lives, for so many seconds more; under its former names too, where they hold claims."""
 
     async def retire(self, incarnation: Incarnation) -> None:
         """Say that this worker is gone: what it still holds may be recovered at once."""

@@ -51,9 +51,9 @@ def _node(client: RedisCluster, key: str) -> ClusterNode:
     return node
 
 
-async def infos(client: Redis) -> dict[str, dict[str, Any]]:
+async def infos(client: Redis, section: str = "default") -> dict[str, dict[str, Any]]:
     """What each primary says of itself, by its address in a cluster; by the empty string where there is one server."""
     if not isinstance(client, RedisCluster):
-        return {"": dict(await client.info())}
+        return {"": dict(await client.info(section))}
     await client.initialize()
-    return {node.name: dict(await client.info(target_nodes=node)) for node in client.get_primaries()}
+    return {node.name: dict(await client.info(section, target_nodes=node)) for node in client.get_primaries()}

@@ -48,6 +48,7 @@ from .port import (
     WorkerReport,
     Written,
 )
+from .primaries import infos
 from .scripts import Argument, ScriptName, flat, load_scripts, pairs
 
 _STATE_OF_STATUS: Mapping[str, State] = {state.value: state for state in State if state.is_terminal}
@@ -363,11 +364,18 @@ class RedisRunStore:
 
     # Workers
 
-    async def beat(self, report: WorkerReport, *, alive_seconds: float) -> None:
+    async def servers(self) -> str:
+        with border():
+            found = await infos(self.redis, "server")
+        return " ".join(sorted(str(info["run_id"]) for info in found.values()))
+
+    async def beat(self, report: WorkerReport, *, alive_seconds: float, former: Sequence[Incarnation] = ()) -> None:
         alive_ms, now = int(alive_seconds * 1000), await self.now_ms()
         with border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 pipe.set(self.keys.worker(report.incarnation), encoding.encode_report(report), px=alive_ms)
+                for name in former:
+                    pipe.set(self.keys.worker(name), b"", px=alive_ms)
                 pipe.zadd(self.keys.workers(), {report.incarnation: now + alive_ms})
                 pipe.zremrangebyscore(self.keys.workers(), "-inf", now - alive_ms)
                 pipe.expire(self.keys.workers(), self._retention_s)

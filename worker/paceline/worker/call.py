@@ -13,7 +13,7 @@ from paceline.core.errors import ToolLoadError
 from paceline.core.ids import CallId, RunId
 from paceline.core.run import Run
 from paceline.core.tool_spec import Effect
-from paceline.store.port import CallBegun, CallResult, CallWritten, HeldCall, NotBegun, OpenCall, Written
+from paceline.store.port import CallBegun, CallResult, CallWritten, Claim, HeldCall, NotBegun, OpenCall, Written
 from paceline.tools import ToolResult, run_tool
 
 from .call_context import KILL_MARGIN_SECONDS, prepare
@@ -33,21 +33,22 @@ _NOT_OURS = RanCall(written=CallWritten.LOST)
 
 async def run_call(desk: Desk, run_id: RunId, turn: int, call_id: CallId) -> RanCall:
     """Carry out one try of a call, if it is open and nobody else has it."""
-    begun = await _begin(desk, run_id, turn, call_id)
-    if isinstance(begun, NotBegun):
-        return _NOT_OURS
-    held = HeldCall(run_id=run_id, turn=turn, call_id=call_id, attempt=begun.attempt)
-    began_ms = now_ms()
-    with desk.in_flight.working():
-        try:
-            return await _carry_out(desk, held, begun)
-        except asyncio.CancelledError:
-            return await asyncio.shield(_cut(desk, held, begun, began_ms))
+    with desk.claiming(_LONGEST_CALL_SECONDS) as claim:
+        begun = await _begin(desk, run_id, turn, call_id, claim)
+        if isinstance(begun, NotBegun):
+            return _NOT_OURS
+        held = HeldCall(run_id=run_id, turn=turn, call_id=call_id, attempt=begun.attempt)
+        began_ms = now_ms()
+        with desk.in_flight.working():
+            try:
+                return await _carry_out(desk, held, begun)
+            except asyncio.CancelledError:
+                return await asyncio.shield(_cut(desk, held, begun, began_ms))
 
 
-async def _begin(desk: Desk, run_id: RunId, turn: int, call_id: CallId) -> CallBegun | NotBegun:
+async def _begin(desk: Desk, run_id: RunId, turn: int, call_id: CallId, claim: Claim) -> CallBegun | NotBegun:
     """Claim the call, and have its agent at hand."""
-    claim, loop = desk.claim(_LONGEST_CALL_SECONDS), asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
     while True:
         asked_at = loop.time()
         begun = await until_written(lambda: desk.store.begin_call(run_id, turn, call_id, claim))

@@ -21,6 +21,7 @@ from paceline.store.port import Claim, RunStore
 from paceline.tools import Registry, Tool
 
 from .confinement import Guard, unguarded
+from .lives import Lives
 from .messages import Message
 from .model import ModelClient
 from .settings import Settings
@@ -113,7 +114,7 @@ class Desk:
         self.settings = settings
         self.store = store
         self.model = model
-        self.incarnation = incarnation
+        self.lives = Lives(incarnation)
         self.guard = guard
         self.in_flight = InFlight()
         self.background: list[asyncio.Future[None]] = []
@@ -148,13 +149,18 @@ class Desk:
             self._holds[model] = now + await self.store.model_hold_seconds(model)
         return max(0.0, self._holds.get(model, 0.0) - now)
 
-    def claim(self, longest_seconds: float) -> Claim:
-        """A claim of this process, with a nonce of its own."""
-        return Claim(
-            owner=self.incarnation,
-            nonce=secrets.token_hex(6),
-            longest_seconds=longest_seconds + _CLAIM_MARGIN_SECONDS,
-        )
+    @property
+    def incarnation(self) -> Incarnation:
+        """The name under which this process claims at present."""
+        return self.lives.current
+
+    @contextmanager
+    def claiming(self, longest_seconds: float) -> Iterator[Claim]:
+        """A claim of this process, with a nonce of its own, for as long as it is in use."""
+        with self.lives.claiming() as owner:
+            yield Claim(
+                owner=owner, nonce=secrets.token_hex(6), longest_seconds=longest_seconds + _CLAIM_MARGIN_SECONDS
+            )
 
     async def agent(self, digest: AgentDigest) -> Agent:
         """A frozen agent. Raises Bug if the record has lost it."""

@@ -23,13 +23,22 @@ async def beat_forever(desk: Desk) -> None:
     started_ms = now_ms()
     while True:
         try:
-            await desk.store.beat(_report(desk, started_ms), alive_seconds=desk.settings.claim_seconds)
+            await _beat(desk, started_ms)
             await _heed_cancels(desk)
         except InfrastructureError as error:
             log.warning("no sign of life: %s", error)
         except Exception:
             log.exception("a beat failed; the next one goes on")
         await asyncio.sleep(desk.settings.claim_seconds / _BEATS_PER_CLAIM)
+
+
+async def _beat(desk: Desk, started_ms: int) -> None:
+    lives = desk.lives
+    lives.note_servers(await desk.store.servers())
+    await desk.store.beat(_report(desk, started_ms), alive_seconds=desk.settings.claim_seconds, former=lives.in_use())
+    for name in lives.ended():
+        await desk.store.retire(name)
+        lives.forget(name)
 
 
 def _report(desk: Desk, started_ms: int) -> WorkerReport:

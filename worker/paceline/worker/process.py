@@ -119,7 +119,8 @@ async def retire(desk: Desk) -> None:
         task.cancel()
     await asyncio.gather(*desk.background, return_exceptions=True)
     try:
-        await desk.store.retire(desk.incarnation)
+        for name in (desk.incarnation, *desk.lives.ended(), *desk.lives.in_use()):
+            await desk.store.retire(name)
     finally:
         await desk.model.aclose()
         await desk.store.aclose()

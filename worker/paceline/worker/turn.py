@@ -54,13 +54,13 @@ _TIMER_SLACK_SECONDS = 0.02
 
 async def take_turn(desk: Desk, run_id: RunId, turn: int) -> Sequence[Message]:
     """Carry out one attempt at this turn, if it is due and nobody else has it. Answers with what is to be sent."""
-    claim = desk.claim(desk.settings.model_seconds)
-    # Asked again until there is a reply: the claim may be ours already, and then nobody else can have it.
-    begun = await until_written(lambda: desk.store.begin(run_id, turn, claim))
-    if isinstance(begun, NotBegun):
-        return ()
-    with desk.in_flight.working():
-        return await _guarded(desk, begun)
+    with desk.claiming(desk.settings.model_seconds) as claim:
+        # Asked again until there is a reply: the claim may be ours already, and then nobody else can have it.
+        begun = await until_written(lambda: desk.store.begin(run_id, turn, claim))
+        if isinstance(begun, NotBegun):
+            return ()
+        with desk.in_flight.working():
+            return await _guarded(desk, begun)
 
 
 async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
