@@ -198,6 +198,35 @@ def test_without_a_fleet_the_caller_is_told_what_to_set(capsys: pytest.CaptureFi
     assert "set PACELINE_REDIS_URL" in said.err
 
 
+@pytest.mark.parametrize(
+    ("options", "pool", "queues", "slots"),
+    [
+        (["--tools-only"], "prefork", "paceline.tools", str(os.cpu_count())),
+        (["--tools-only", "--concurrency", "3"], "prefork", "paceline.tools", "3"),
+        ([], None, "paceline.tools,paceline.turns,paceline.starts", "64"),
+    ],
+)
+@pytest.mark.usefixtures("prefix")
+def test_a_worker_is_started_with_the_pool_that_suits_it(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    pool: str | None,
+    queues: str,
+    slots: str,
+) -> None:
+    became: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda program, command: became.append(command))
+    monkeypatch.setenv("PACELINE_POOL", "")
+    monkeypatch.setenv("PACELINE_TOOLS_PATH", "")
+    monkeypatch.setenv("PACELINE_CONCURRENCY", "")
+    assert Said(capsys, "worker", *options).code == 0
+    (command,) = became
+    assert command[command.index("--queues") + 1] == queues
+    assert command[command.index("--concurrency") + 1] == os.environ["PACELINE_CONCURRENCY"] == slots
+    assert (os.environ["PACELINE_POOL"] or None) == pool
+
+
 def test_a_worker_without_a_fleet_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no fleet to join" in Said(capsys, "worker").err
 
