@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from multidict import CIMultiDict
-from support.sim_wire import HEADERS, assistant, body, post, text, user
+from support.sim_wire import HEADERS, assistant, body, post, signed, text, thought, user
 
 from paceline.sim import Answer, Simulator, Usage
 from paceline.sim.api import Accepted, Api
@@ -86,10 +86,10 @@ def test_the_automatic_breakpoint_moves_by_itself(caching: Caching) -> None:
 
 
 def test_the_automatic_breakpoint_skips_thinking(caching: Caching) -> None:
-    thought = {"type": "thinking", "thinking": "m" * 350, "signature": "s"}
-    messages = [user(block("a")), assistant(block("b", tokens=50), thought)]
-    prefilled = {"model": "claude-haiku-4-5", "system": "s" * 14_000}
-    assert caching.ask(*messages, cache_control=SHORT, **prefilled) == (0, 5050, 0, 100)
+    first = user(block("a"))
+    prefilled: dict[str, Any] = {"model": "claude-haiku-4-5", "system": "s" * 14_000, "tools": None}
+    spoken = signed(body(first, **prefilled), block("b", tokens=50), thought("m" * 350))
+    assert caching.ask(first, spoken, cache_control=SHORT, **prefilled) == (0, 5050, 0, 100)
 
 
 def test_tools_and_system_come_before_the_messages(caching: Caching) -> None:
@@ -178,7 +178,9 @@ def test_a_changed_tool_choice_spares_the_system_prompt_and_loses_the_messages(c
 
 
 def test_requests_side_by_side_all_write_because_no_answer_has_begun() -> None:
-    judged = Api().judge(CIMultiDict(HEADERS), json.dumps(body(user(block("a", cache_control=SHORT)))).encode())
+    judged = Api(clock=lambda: 0.0).judge(
+        CIMultiDict(HEADERS), json.dumps(body(user(block("a", cache_control=SHORT)))).encode()
+    )
     assert isinstance(judged, Accepted)
     cache = PromptCache()
     first = cache.charge(judged.prompt, judged.model, "scope", now=0.0)

@@ -13,7 +13,8 @@ import httpx2
 import pytest
 from support.sim_wire import wait_until
 
-from paceline.sim import FAULTS, Answer, Call, Entry, Fault, Playbook, PlaybookError, Request, Simulator
+from paceline.sim import FAULTS, Answer, Entry, Fault, Playbook, PlaybookError, Request, Simulator
+from paceline.sim.faults import Stage
 
 TEXT = "The rotation is falcon, as the page of the team says in its second paragraph, below the picture."
 HELLO: list[Any] = [{"role": "user", "content": "hello"}]
@@ -78,6 +79,11 @@ REFUSED = [
     Seen(Fault("unavailable"), anthropic.ServiceUnavailableError, 503, False),
     Seen(Fault("gateway_timeout"), anthropic.DeadlineExceededError, 504, False),
     Seen(Fault("revoked_key"), anthropic.AuthenticationError, 401, False, error_type="authentication_error"),
+    Seen(Fault("own_spend_limit"), anthropic.BadRequestError, 400, False, error_type="invalid_request_error"),
+    Seen(Fault("no_credit"), anthropic.BadRequestError, 400, False, error_type="invalid_request_error"),
+    Seen(Fault("model_retired"), anthropic.NotFoundError, 404, False, error_type="not_found_error"),
+    Seen(Fault("too_large"), anthropic.ContentTooLargeError, 413, False, error_type="request_too_large"),
+    Seen(Fault("prompt_too_long"), anthropic.BadRequestError, 400, False, error_type="invalid_request_error"),
 ]
 BROKEN = [
     Seen(Fault("reset_before_read"), anthropic.APIConnectionError, None, False),
@@ -183,54 +189,6 @@ def test_a_stream_may_end_without_an_end(simulator: Simulator, client: anthropic
     assert not only(simulator).delivered
 
 
-def test_the_model_may_end_its_turn_without_a_word(simulator: Simulator, client: anthropic.Anthropic) -> None:
-    simulator.inject("empty_answer")
-    message = ask(client)
-    assert (message.content, message.stop_reason, message.usage.output_tokens) == ([], "end_turn", 3)
-
-
-@pytest.mark.parametrize("count", [1, 8, 64])
-def test_the_model_may_ask_for_many_calls_at_once(
-    simulator: Simulator, client: anthropic.Anthropic, count: int
-) -> None:
-    simulator.inject(Fault("many_calls", count=count, calls=(Call(tool="listen", input={"to": "it"}),)))
-    message = ask(client)
-    calls = [block for block in message.content if block.type == "tool_use"]
-    assert [(call.name, call.input) for call in calls] == [("listen", {"to": "it"})] * count
-    assert len({call.id for call in calls}) == count
-    assert only(simulator).tool_use_ids == tuple(call.id for call in calls)
-    assert only(simulator).delivered
-
-
-@pytest.mark.parametrize(("name", "tools"), [("same_call", ["look", "look"]), ("ping_pong", ["look", "listen"])])
-def test_the_model_may_go_round_in_circles(
-    simulator: Simulator, client: anthropic.Anthropic, name: str, tools: list[str]
-) -> None:
-    simulator.inject(name, times=2)
-    first = ask(client)
-    call = next(block for block in first.content if block.type == "tool_use")
-    results = [{"type": "tool_result", "tool_use_id": call.id, "content": "ok"}]
-    spoken = [{"role": "assistant", "content": [block.to_dict() for block in first.content]}]
-    second = ask(client, messages=[*HELLO, *spoken, {"role": "user", "content": results}])
-    assert [block.name for block in (*first.content, *second.content) if block.type == "tool_use"] == tools
-
-
-@pytest.mark.parametrize(
-    ("name", "stop_reason"),
-    [
-        ("cut_call", "max_tokens"),
-        ("refusal", "refusal"),
-        ("pause_turn", "pause_turn"),
-        ("context_window_exceeded", "model_context_window_exceeded"),
-    ],
-)
-def test_an_answer_may_stop_for_any_reason(
-    simulator: Simulator, client: anthropic.Anthropic, name: str, stop_reason: str
-) -> None:
-    simulator.inject(name)
-    assert ask(client).stop_reason == stop_reason
-
-
 def test_a_fault_strikes_the_next_calls_and_then_no_more(simulator: Simulator, client: anthropic.Anthropic) -> None:
     simulator.inject("overloaded", times=2)
     assert [outcome(client) for _ in range(4)] == ["OverloadedError", "OverloadedError", "fine", "fine"]
@@ -257,6 +215,31 @@ def test_a_fault_may_choose_its_run_its_model_or_its_words(simulator: Simulator,
     assert outcome(client, metadata={"user_id": "run-2"}) == "OverloadedError"
     assert outcome(client, model="claude-haiku-5-5") == "InternalServerError"
     assert outcome(client, messages=[{"role": "user", "content": "goodbye"}]) == "AuthenticationError"
+
+
+def test_a_fault_may_begin_after_some_calls_and_then_never_end(
+    simulator: Simulator, client: anthropic.Anthropic
+) -> None:
+    simulator.inject("revoked_key", after=2)
+    assert [outcome(client) for _ in range(5)] == ["fine", "fine", *["AuthenticationError"] * 3]
+
+
+def test_a_fault_of_streams_that_an_answer_carries_spares_plain_answers(client: anthropic.Anthropic) -> None:
+    with Simulator(lambda request: Answer(text=TEXT, fault=Fault("stream_empty"))) as simulator:
+        here = client.with_options(base_url=simulator.url)
+        assert outcome(here) == "fine"
+        with pytest.raises(AssertionError):
+            stream(here)
+
+
+def test_errors_say_whether_another_try_may_help(simulator: Simulator, client: anthropic.Anthropic) -> None:
+    told = []
+    for name in ("overloaded", "rate_limited", "revoked_key"):
+        simulator.inject(name)
+        with pytest.raises(anthropic.APIStatusError) as caught:
+            ask(client)
+        told.append(caught.value.response.headers["x-should-retry"])
+    assert told == ["true", "true", "false"]
 
 
 def test_a_storm_lasts_for_its_seconds() -> None:
@@ -326,12 +309,12 @@ def test_refused_connections_are_refused_and_then_accepted_again(
     assert outcome(client) == "fine"
 
 
-def test_every_fault_is_tried_here() -> None:
+def test_every_fault_but_those_of_words_and_batches_is_tried_here() -> None:
     tried = {case.fault.name for case in REFUSED + BROKEN}
     tried |= {"html", "missing_usage", "null_content", "slow_first_byte", "trickle", "stream_pings"}
-    tried |= {"stream_unknown_event", "stream_without_end", "empty_answer", "many_calls", "same_call", "ping_pong"}
-    tried |= {"cut_call", "refusal", "pause_turn", "context_window_exceeded"}
-    assert tried == set(FAULTS)
+    tried |= {"stream_unknown_event", "stream_without_end"}
+    elsewhere = {Stage.SPOKEN, Stage.WRITTEN, Stage.HEADERS, Stage.ITEM, Stage.BATCH, Stage.RESULTS}
+    assert tried == {name for name, stage in FAULTS.items() if stage not in elsewhere}
 
 
 def outcome(client: anthropic.Anthropic, **fields: Any) -> str:

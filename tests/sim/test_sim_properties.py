@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
-from support.sim_wire import HEADERS, HELLO, TOOL, assistant, body, call, result, text, user
+from support.sim_wire import HEADERS, HELLO, NOW, TOOL, assistant, body, call, result, signed, text, thought, user
 
 from paceline.sim.api import Accepted, Api
 from paceline.sim.body import MessageShelf, read_body
@@ -18,21 +18,34 @@ JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", " ", "a", "text", "tool_use", "x@y.zz"]),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["type", "text", "id", "content", "role", "ttl"]), inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "text", "id", "content", "role", "ttl", "$ref", "anyOf"]), inner, max_size=3
+        )
     ),
     max_leaves=6,
 )
 MARK = {"type": "ephemeral"}
+SEARCH = {"type": "web_search_20260209", "name": "web_search"}
+FIRST = user(text("hello", cache_control=MARK), {"type": "image", "source": {"type": "base64", "data": ""}})
+GIVEN: dict[str, object] = {
+    "system": [text("Be brief.", cache_control=MARK)],
+    "tools": [{**TOOL, "strict": True, "input_schema": {"type": "object", "additionalProperties": False}}, SEARCH],
+    "metadata": {"user_id": "run"},
+    "tool_choice": {"type": "auto"},
+    "thinking": {"type": "adaptive", "display": "summarized"},
+    "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "string"}}},
+    "stop_sequences": ["x"],
+    "cache_control": MARK,
+}
+SEARCHED: list[dict[str, object]] = [
+    {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+    {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+]
 SOUND = body(
-    user(text("hello", cache_control=MARK), {"type": "image", "source": {"type": "base64", "data": ""}}),
-    assistant({"type": "thinking", "thinking": "hm", "signature": "s"}, text("so"), call("a"), call("b")),
-    user(result("a", [text("one")]), result("b", is_error=True), text("and?")),
-    system=[text("Be brief.", cache_control=MARK)],
-    tools=[TOOL],
-    metadata={"user_id": "run"},
-    tool_choice={"type": "auto"},
-    stop_sequences=["x"],
-    cache_control=MARK,
+    FIRST,
+    signed(body(FIRST, **GIVEN), thought(), text("so"), *SEARCHED, call("a"), call("b")),
+    user(result("a", [text("one"), {"type": "tool_reference", "tool_name": "look"}]), result("b", is_error=True)),
+    **GIVEN,
 )
 BLOCKS = st.sampled_from([text("hello"), call("a"), call("b"), result("a"), result("b"), result("c")])
 MESSAGES = st.lists(
@@ -59,14 +72,22 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copy
 
 
+def fresh_api() -> Api:
+    return Api(clock=lambda: NOW)
+
+
 def judge(api: Api, sends: object) -> Accepted | Refusal:
     return api.judge(CIMultiDict(HEADERS), json.dumps(sends).encode())
+
+
+def test_the_request_that_is_spoiled_is_sound() -> None:
+    assert isinstance(judge(fresh_api(), SOUND), Accepted)
 
 
 @given(st.sampled_from(paths(SOUND)), JSON)
 @settings(max_examples=400, deadline=None)
 def test_whatever_stands_in_a_request_it_is_judged(path: tuple[Any, ...], new: object) -> None:
-    judged = judge(Api(), replaced(SOUND, path, new))
+    judged = judge(fresh_api(), replaced(SOUND, path, new))
     if isinstance(judged, Refusal):
         assert judged.text
 
@@ -74,9 +95,9 @@ def test_whatever_stands_in_a_request_it_is_judged(path: tuple[Any, ...], new: o
 @given(st.lists(MESSAGES, min_size=1, max_size=4))
 @settings(max_examples=200, deadline=None)
 def test_what_was_read_before_changes_no_judgement(conversations: list[list[object]]) -> None:
-    remembering = Api()
+    remembering = fresh_api()
     for messages in conversations:
-        remembered, fresh = (judge(api, body(messages=messages)) for api in (remembering, Api()))
+        remembered, fresh = (judge(api, body(messages=messages)) for api in (remembering, fresh_api()))
         if isinstance(fresh, Refusal):
             assert remembered == fresh
         else:
@@ -88,7 +109,7 @@ def test_what_was_read_before_changes_no_judgement(conversations: list[list[obje
 @given(MESSAGES)
 @settings(max_examples=300, deadline=None)
 def test_accepted_conversations_answer_each_call_once_in_the_next_message(messages: list[Any]) -> None:
-    judged = judge(Api(), body(messages=messages))
+    judged = judge(fresh_api(), body(messages=messages))
     if isinstance(judged, Refusal):
         return
     merged: list[tuple[str, list[Any]]] = []

@@ -14,10 +14,15 @@ from urllib.parse import urlsplit
 
 from multidict import CIMultiDict
 
+from paceline.sim import Simulator
 from paceline.sim.api import Accepted, Api
+from paceline.sim.rules import Rule
 from paceline.sim.thinking import signed_content
 
 HEADERS = {"authorization": "Bearer key", "anthropic-version": "2026-10-21", "content-type": "application/json"}
+# Numbers of the rules about thinking, server tools, schemas and models, and of those about batches.
+LATER_RULES = {33, 34, 35, 36, 37, 44, 49, 50, 52, 54, 61, 62}
+BATCH_RULES = {63, 64, 65}
 # The 15th of November 2026: no model of the tests has retired.
 NOW = 1_794_700_800.0
 TOOL = {"name": "look", "input_schema": {"type": "object"}}
@@ -41,14 +46,21 @@ def post(url: str, body: object, headers: Mapping[str, str] | None = None, path:
 
 
 def ask(
-    url: str, method: str, path: str, headers: Mapping[str, str] | None = None, data: bytes | None = None
+    url: str,
+    method: str,
+    path: str,
+    headers: Mapping[str, str] | None = None,
+    data: bytes | None = None,
+    *,
+    parses: bool = True,
 ) -> Reply:
-    """Send any request; without headers, with sound ones."""
+    """Send any request; without headers, with sound ones. The body is bytes unless `parses`."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
     try:
         connection.request(method, path, data, dict(HEADERS if headers is None else headers))
         response = connection.getresponse()
-        return Reply(response.status, dict(response.getheaders()), json.loads(response.read()))
+        received = response.read()
+        return Reply(response.status, dict(response.getheaders()), json.loads(received) if parses else received)
     finally:
         connection.close()
 
@@ -88,7 +100,7 @@ def body(*messages: object, **fields: object) -> dict[str, object]:
     return {name: value for name, value in whole.items() if value is not None}
 
 
-def signed(sends: object, *blocks: Mapping[str, object]) -> dict[str, object]:
+def signed(sends: object, *blocks: Mapping[str, Any]) -> dict[str, object]:
     """The assistant message of these blocks that the simulator would answer a request with, its thinking signed."""
     judged = Api(clock=lambda: NOW).judge(CIMultiDict(HEADERS), json.dumps(sends).encode())
     assert isinstance(judged, Accepted), judged
@@ -98,6 +110,29 @@ def signed(sends: object, *blocks: Mapping[str, object]) -> dict[str, object]:
 
 def thought(words: str = "hm", **more: object) -> dict[str, object]:
     return {"type": "thinking", "thinking": words, **more}
+
+
+@dataclass(frozen=True)
+class Break:
+    """A request that breaks `rule`, and the text it must be refused with (or how that begins, with `...`)."""
+
+    rule: Rule
+    says: str
+    sends: object = None
+    headers: Mapping[str, str] | None = None
+
+
+def assert_refused(simulator: Simulator, case: Break) -> None:
+    """The simulator refuses it as the table says, and the journal tells it."""
+    reply = post(simulator.url, body() if case.sends is None else case.sends, case.headers)
+    assert reply.status == case.rule.status, reply.body
+    start, cut, _ = case.says.partition("...")
+    assert reply.text.startswith(start) if cut else reply.text == case.says
+    assert reply.body["error"]["type"] == case.rule.error_type
+    entry = simulator.journal.entries[-1]
+    assert (entry.verdict, entry.rule, entry.reason) == ("refused", case.rule.number, reply.text)
+    assert entry.request_id == reply.headers["request-id"]
+    assert not entry.billed
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from paceline.sim.call import Call
-from paceline.sim.faults import Fault, Stage
-from paceline.sim.message import compact
+from paceline.sim.call import Call, ServerCall
+from paceline.sim.faults import EARLY, Fault
+from paceline.sim.message import CALL, SERVER_CALLS, THOUGHTS, compact
+from paceline.sim.server_tools import result_kind
 from paceline.sim.tokens import CHARS_PER_TOKEN, tokens
+
+# How a call says that code has made it.
+CODE_CALLER = "code_execution_20260120"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +22,15 @@ class Answer:
     """What the model says to one request.
 
     `stop_reason` is `tool_use` with calls and `end_turn` without, unless given. `delay_s` passes before the
-    first byte. `output_tokens` is counted when None. `blocks`, when given, is sent as the content as it stands,
-    in place of text and calls. `fault` is what happens to the answer on its way.
+    first byte. `output_tokens` is counted when None. The content is thinking (signed), text, calls of server
+    tools, calls. `blocks`, when given, is sent as the content in place of all that, as it stands but for what only
+    the API can give: signatures of thinking and ids of calls, where they are missing. `fault` is what happens to
+    the answer on its way.
     """
 
     text: str = ""
+    thinking: str | None = None
+    server_calls: Sequence[ServerCall] = ()
     calls: Sequence[Call] = ()
     blocks: Sequence[Mapping[str, Any]] | None = None
     stop_reason: str | None = None
@@ -31,21 +39,22 @@ class Answer:
     fault: Fault | None = None
 
     def __post_init__(self) -> None:
-        if self.fault is not None and self.fault.stage is Stage.UNREAD:
+        if self.fault is not None and self.fault.stage in EARLY:
             raise ValueError(f"{self.fault.name} strikes before there is an answer; inject it, or list it in `faults:`")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """An answer as content: blocks, why it ends, and what it costs."""
+    """An answer as content: blocks, why it ends, and what it costs; `thinking_tokens` are a part of all."""
 
     content: list[dict[str, Any]]
     stop_reason: str
     output_tokens: int
+    thinking_tokens: int = 0
 
     @property
     def call_ids(self) -> list[str]:
-        return [block["id"] for block in self.content if block["type"] == "tool_use"]
+        return [block["id"] for block in self.content if block["type"] == CALL]
 
 
 def speak(answer: Answer, conversation: str, max_tokens: int) -> Spoken:
@@ -53,9 +62,15 @@ def speak(answer: Answer, conversation: str, max_tokens: int) -> Spoken:
     equal answers."""
     content = _content(answer, conversation)
     size = answer.output_tokens or max(1, tokens(sum(_chars(block) for block in content)))
+    stop_reason = _stop_reason(answer, content)
     if size > max_tokens:
-        return Spoken(content=_cut(content, max_tokens), stop_reason="max_tokens", output_tokens=max_tokens)
-    return Spoken(content=content, stop_reason=_stop_reason(answer, content), output_tokens=size)
+        content, size, stop_reason = _cut(content, max_tokens), max_tokens, "max_tokens"
+    return Spoken(
+        content=content,
+        stop_reason=stop_reason,
+        output_tokens=size,
+        thinking_tokens=tokens(sum(_chars(block) for block in content if block["type"] in THOUGHTS)),
+    )
 
 
 def make_id(prefix: str, *seed: object) -> str:
@@ -65,29 +80,55 @@ def make_id(prefix: str, *seed: object) -> str:
 
 def _content(answer: Answer, conversation: str) -> list[dict[str, Any]]:
     if answer.blocks is not None:
-        return [dict(block) for block in answer.blocks]
+        return [_with_id(block, conversation, position) for position, block in enumerate(answer.blocks)]
+    thinking = [] if answer.thinking is None else [{"type": "thinking", "thinking": answer.thinking}]
     text = [{"type": "text", "text": answer.text}] if answer.text else []
-    return text + [
-        {
-            "type": "tool_use",
-            "id": call.id or make_id("toolu_01", conversation, position),
-            "name": call.tool,
-            "input": dict(call.input),
-        }
-        for position, call in enumerate(answer.calls)
+    at_server = [
+        block
+        for position, call in enumerate(answer.server_calls)
+        for block in _server_blocks(call, call.id or make_id("srvtoolu_01", conversation, position))
     ]
+    maker = at_server[0]["id"] if at_server else ""
+    return [
+        *thinking,
+        *text,
+        *at_server,
+        *(_call_block(call, conversation, position, maker) for position, call in enumerate(answer.calls)),
+    ]
+
+
+def _call_block(call: Call, conversation: str, position: int, maker: str) -> dict[str, Any]:
+    call_id = call.id or make_id("toolu_01", conversation, position)
+    block = {"type": CALL, "id": call_id, "name": call.tool, "input": dict(call.input)}
+    return {**block, "caller": {"type": CODE_CALLER, "tool_id": maker}} if call.by_code else block
+
+
+def _server_blocks(call: ServerCall, call_id: str) -> list[dict[str, Any]]:
+    use = {"type": "server_tool_use", "id": call_id, "name": call.tool, "input": dict(call.input)}
+    if call.result is None:
+        return [use]
+    return [use, {"type": result_kind(use), "tool_use_id": call_id, "content": call.result}]
+
+
+def _with_id(block: Mapping[str, Any], conversation: str, position: int) -> dict[str, Any]:
+    if block.get("type") not in (CALL, *SERVER_CALLS) or "id" in block:
+        return dict(block)
+    prefix = "toolu_01" if block["type"] == CALL else "srvtoolu_01"
+    return {**block, "id": make_id(prefix, conversation, position)}
 
 
 def _stop_reason(answer: Answer, content: list[dict[str, Any]]) -> str:
     if answer.stop_reason is not None:
         return answer.stop_reason
-    return "tool_use" if any(block["type"] == "tool_use" for block in content) else "end_turn"
+    return "tool_use" if any(block["type"] == CALL for block in content) else "end_turn"
 
 
 def _chars(block: Mapping[str, Any]) -> int:
     match block["type"]:
         case "text":
             return len(block["text"])
+        case "thinking":
+            return len(block["thinking"])
         case "tool_use":
             return len(block["name"]) + len(compact(block["input"]))
         case _:
@@ -115,6 +156,8 @@ def _cut_block(block: dict[str, Any], left: int) -> list[dict[str, Any]]:
     match block["type"]:
         case "text" if block["text"][:left].strip():
             return [{**block, "text": block["text"][:left]}]
+        case "thinking" if left:
+            return [{**block, "thinking": block["thinking"][:left]}]
         case "tool_use" if left > len(block["name"]):
             return [{**block, "input": {}}]
         case _:

@@ -3,38 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from paceline.sim.message import CALL, RESULT, Block, Message
+from paceline.sim.message import CALL, RESULT, SERVER_CALLS, THOUGHTS, Block, Message
 from paceline.sim.models import Model
 from paceline.sim.rules import Refusal, Rule, refuse
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A block and where it stands in the request."""
-
-    block: Block
-    at: str
-
-
-@dataclass(slots=True, kw_only=True)
-class Side:
-    """Consecutive messages of one role, which the API reads as one."""
-
-    role: str
-    index: int
-    messages: list[Message]
-
-    def places(self) -> Iterator[Place]:
-        for offset, message in enumerate(self.messages):
-            for position, block in enumerate(message.blocks):
-                yield Place(block=block, at=f"messages.{self.index + offset}.content.{position}")
-
-    @property
-    def calls(self) -> list[str]:
-        """Ids of the calls made, in order."""
-        return [call for message in self.messages for call in message.calls]
+from paceline.sim.sides import Side, merged
 
 
 def conversation_refusals(messages: Sequence[Message], model: Model) -> Iterator[Refusal]:
@@ -49,17 +22,6 @@ def conversation_refusals(messages: Sequence[Message], model: Model) -> Iterator
     if not _is_plainly_paired(messages):
         yield from _pairing_refusals(merged(messages))
     yield from _prefill_refusals(messages[-1], model)
-
-
-def merged(messages: Sequence[Message]) -> list[Side]:
-    """The conversation as the API reads it: consecutive messages of one role are one (rule 18)."""
-    sides: list[Side] = []
-    for index, message in enumerate(messages):
-        if sides and sides[-1].role == message.role:
-            sides[-1].messages.append(message)
-        else:
-            sides.append(Side(role=message.role, index=index, messages=[message]))
-    return sides
 
 
 def _system_refusals(messages: Sequence[Message], model: Model) -> Iterator[Refusal]:
@@ -84,7 +46,7 @@ def _misplaced(messages: Sequence[Message], index: int) -> str:
 
 
 def _ends_in_server_result(message: Message) -> bool:
-    return bool(message.blocks) and message.blocks[-1].kind.endswith("_tool_result")
+    return bool(message.blocks) and message.blocks[-1].is_server_result
 
 
 def _empty_refusals(messages: Sequence[Message], model: Model) -> Iterator[Refusal]:
@@ -126,7 +88,7 @@ def _call_refusals(side: Side, seen: set[str]) -> Iterator[Refusal]:
                 yield refuse(Rule.CALL_ID_TWICE, place.at)
             seen.add(place.block.id)
             open_ids.append(place.block.id)
-        elif open_ids and place.block.kind not in ("thinking", "redacted_thinking"):
+        elif open_ids and place.block.kind not in THOUGHTS:
             yield refuse(Rule.CALLS_NOT_LAST, f"messages.{side.index}", ids=", ".join(open_ids))
 
 
@@ -161,9 +123,14 @@ def _result_refusals(side: Side, before: Side | None) -> Iterator[Refusal]:
 
 
 def _prefill_refusals(last: Message, model: Model) -> Iterator[Refusal]:
-    if last.role != "assistant":
+    if last.role != "assistant" or _is_paused(last):
         return
     if not model.takes_prefill:
         yield refuse(Rule.PREFILL)
     if last.blocks and last.blocks[-1].text != last.blocks[-1].text.rstrip():
         yield refuse(Rule.PREFILL_BLANK_END)
+
+
+def _is_paused(last: Message) -> bool:
+    """Whether the model's turn goes on: the server was at work in it."""
+    return any(block.kind in SERVER_CALLS or block.is_server_result for block in last.blocks)

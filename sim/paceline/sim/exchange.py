@@ -7,17 +7,47 @@ from typing import Any
 
 from aiohttp import web
 
+from paceline.sim.api import Accepted
 from paceline.sim.delivery import JSON
-from paceline.sim.faults import Fault, Stage
+from paceline.sim.dialects import ANTHROPIC, Dialect
+from paceline.sim.faults import Fault
 from paceline.sim.journal import Entry, Journal, Usage
 from paceline.sim.limits import ORGANIZATION
+from paceline.sim.mishaps import HTML, ErrorReply, refusal_reply
+from paceline.sim.rules import Refusal, proxy_error_body
+
+# Besides all from 500 on.
+RETRIED = frozenset({408, 409, 429})
+TOO_LARGE = 413
+
+
+def request_facts(accepted: Accepted) -> dict[str, Any]:
+    """What the journal says of a request, by names of `Entry`."""
+    request = accepted.request
+    return {
+        "model": request.model,
+        "run": request.run,
+        "messages": len(request.sent),
+        "turn": request.turn,
+        "message_hashes": tuple(message.digest for message in request.sent),
+        "prefix_sha256": accepted.prompt.prefix.sha256,
+        "tool_result_ids": tuple(result.call_id for result in request.tool_results),
+    }
 
 
 class Exchange:
     """Gathers what happens to one request and writes it to the journal once."""
 
-    def __init__(self, http: web.BaseRequest, request_id: str, journal: Journal, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        http: web.BaseRequest,
+        request_id: str,
+        journal: Journal,
+        clock: Callable[[], float],
+        dialect: Dialect = ANTHROPIC,
+    ) -> None:
         self.http = http
+        self._dialect = dialect
         self.request_id = request_id
         self._journal = journal
         self._clock = clock
@@ -34,7 +64,7 @@ class Exchange:
         if fault is None:
             self.note(verdict="accepted", billed=True)
         else:
-            self.note(verdict="fault", fault=fault.name, billed=fault.stage not in (Stage.UNREAD, Stage.REFUSED))
+            self.note(verdict="fault", fault=fault.name, billed=fault.is_billed)
 
     @property
     def usage(self) -> Usage:
@@ -44,7 +74,14 @@ class Exchange:
 
     def headers(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """Headers of every answer."""
-        return {"request-id": self.request_id, "anthropic-organization-id": ORGANIZATION, **(more or {})}
+        if not self._dialect.is_marked:
+            return {}
+        return {
+            "request-id": self.request_id,
+            "anthropic-organization-id": ORGANIZATION,
+            "cf-ray": f"{self.request_id[-16:]}-SIM",
+            **(more or {}),
+        }
 
     def reply(
         self, status: int, body: bytes, more: Mapping[str, str] | None = None, content_type: str = JSON
@@ -52,6 +89,22 @@ class Exchange:
         """A whole answer."""
         self.note(status=status)
         return web.Response(status=status, body=body, headers=self.headers(more) | {"content-type": content_type})
+
+    def fail(self, error: ErrorReply, more: Mapping[str, str] | None = None) -> web.Response:
+        """Send an error in place of the answer, as the server's kind writes it."""
+        again = {"x-should-retry": "true" if error.status in RETRIED or error.status >= 500 else "false"}
+        headers = {**again, **(more or {}), **error.headers}
+        if error.failure is None:
+            title = error.title.encode()
+            return self.reply(error.status, HTML % (title, title), headers, "text/html")
+        if error.status == TOO_LARGE and self._dialect is ANTHROPIC:
+            return self.reply(error.status, proxy_error_body(error.failure.text), headers)
+        return self.reply(error.status, self._dialect.write(error.failure, self.request_id), headers)
+
+    def refuse(self, refusal: Refusal, more: Mapping[str, str] | None = None) -> web.Response:
+        """Send the error of a broken rule, and note it."""
+        self.note(verdict="refused", rule=refusal.rule.number, reason=refusal.text)
+        return self.fail(refusal_reply(refusal), more)
 
     def end(self, delivered: bool) -> None:
         """Write the entry, unless it is written."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -20,50 +20,58 @@ class Stage(Enum):
     UNREAD = "before the request is read: never billed, and nothing is known of the request"
     REFUSED = "in place of an answer: read, not billed"
     SPOKEN = "in what the model says: billed"
+    WRITTEN = "in how the answer is written: billed"
+    HEADERS = "in the headers of the answer: billed"
     LOST = "on the way back: billed, whatever reaches the client"
     STREAM = "on the way back, of a stream only: billed"
     BODY = "on the way back, of a plain answer only: billed"
+    ITEM = "in what becomes of one request of a batch: not billed"
+    BATCH = "in what becomes of a batch when it is made"
+    RESULTS = "in place of the results of a batch"
 
 
-FAULTS: Mapping[str, Stage] = MappingProxyType(
+_OF_AN_ANSWER = frozenset({Stage.REFUSED, Stage.SPOKEN, Stage.WRITTEN, Stage.HEADERS, Stage.LOST})
+ON_PLAIN = _OF_AN_ANSWER | {Stage.BODY}
+ON_STREAM = _OF_AN_ANSWER | {Stage.STREAM}
+ON_ITEM = frozenset({Stage.REFUSED, Stage.SPOKEN, Stage.WRITTEN, Stage.ITEM})
+ON_ARRIVAL = frozenset({Stage.UNREAD})
+ON_BATCH = frozenset({Stage.BATCH})
+ON_RESULTS = frozenset({Stage.RESULTS})
+# There is no request to choose by, and no answer to carry the fault.
+EARLY = ON_ARRIVAL | ON_BATCH | ON_RESULTS
+
+_NAMES: Mapping[Stage, str] = MappingProxyType(
     {
-        "reset_before_read": Stage.UNREAD,
-        "rate_limited": Stage.REFUSED,
-        "spend_limit": Stage.REFUSED,
-        "overloaded": Stage.REFUSED,
-        "server_error": Stage.REFUSED,
-        "bad_gateway": Stage.REFUSED,
-        "unavailable": Stage.REFUSED,
-        "gateway_timeout": Stage.REFUSED,
-        "revoked_key": Stage.REFUSED,
-        "empty_answer": Stage.SPOKEN,
-        "many_calls": Stage.SPOKEN,
-        "same_call": Stage.SPOKEN,
-        "ping_pong": Stage.SPOKEN,
-        "cut_call": Stage.SPOKEN,
-        "refusal": Stage.SPOKEN,
-        "pause_turn": Stage.SPOKEN,
-        "context_window_exceeded": Stage.SPOKEN,
-        "reset_after_read": Stage.LOST,
-        "reset_in_body": Stage.LOST,
-        "slow_first_byte": Stage.LOST,
-        "trickle": Stage.LOST,
-        "never_answers": Stage.LOST,
-        "stream_cut": Stage.STREAM,
-        "stream_without_end": Stage.STREAM,
-        "stream_error": Stage.STREAM,
-        "stream_pings": Stage.STREAM,
-        "stream_unknown_event": Stage.STREAM,
-        "stream_bad_data": Stage.STREAM,
-        "stream_empty": Stage.STREAM,
-        "bad_json": Stage.BODY,
-        "html": Stage.BODY,
-        "empty_body": Stage.BODY,
-        "short_body": Stage.BODY,
-        "missing_usage": Stage.BODY,
-        "null_content": Stage.BODY,
+        Stage.UNREAD: "reset_before_read",
+        Stage.REFUSED: (
+            "rate_limited spend_limit own_spend_limit no_credit overloaded server_error bad_gateway unavailable"
+            " gateway_timeout revoked_key model_retired too_large prompt_too_long"
+        ),
+        Stage.SPOKEN: (
+            "empty_answer many_calls same_call ping_pong cut_call cut_call_partly cut_text cut_thinking refusal"
+            " refusal_midway pause_turn context_window_exceeded duplicate_ids reused_id input_missing_field"
+            " input_wrong_type input_extra_field input_string_for_list input_huge_string input_nul"
+            " input_lone_surrogate unknown_tool miscased_tool removed_tool huge_answer huge_input unknown_block"
+            " unknown_stop_reason tool_use_without_call end_turn_with_call mixed_server_call thinking empty_thinking"
+            " redacted_thinking"
+        ),
+        Stage.WRITTEN: ("unknown_usage unknown_fields cache_miss compaction_iteration null_cache_fields other_model"),
+        Stage.HEADERS: "skewed_clock no_limit_headers",
+        Stage.LOST: "reset_after_read reset_in_body slow_first_byte trickle never_answers",
+        Stage.STREAM: (
+            "stream_cut stream_without_end stream_error stream_pings stream_unknown_event stream_bad_data stream_empty"
+        ),
+        Stage.BODY: "bad_json html empty_body short_body missing_usage null_content",
+        Stage.ITEM: "item_errored item_expired item_canceled",
+        Stage.BATCH: "batch_lost batch_stuck batch_expired",
+        Stage.RESULTS: "results_unavailable",
     }
 )
+FAULTS: Mapping[str, Stage] = MappingProxyType(
+    {name: stage for stage, names in _NAMES.items() for name in names.split()}
+)
+# Refused before the model has spoken, so answered like any other but for the bill.
+UNBILLED = frozenset({"refusal"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +79,9 @@ class Fault:
     """One fault by name.
 
     `retry_after` is the header of `rate_limited`, seconds or an HTTP date, None for no header. `seconds` is how
-    long the slow ones take. `calls` are what `many_calls` (the first, `count` times), `same_call` and
-    `ping_pong` (the first two in turn) ask for; without them, the playbook's calls or the request's tools.
+    long the slow ones take, and how far `skewed_clock` is off. `calls` are what is asked for by the faults that ask:
+    the first (by `many_calls` `count` times, by `ping_pong` in turn with the second); without them the playbook's
+    calls are, or the request's tools.
     """
 
     name: str
@@ -91,14 +100,19 @@ class Fault:
     def stage(self) -> Stage:
         return FAULTS[self.name]
 
+    @property
+    def is_billed(self) -> bool:
+        """Whether the model has spoken all the same."""
+        return self.stage not in (Stage.UNREAD, Stage.REFUSED, Stage.ITEM) and self.name not in UNBILLED
+
 
 @dataclass(slots=True, kw_only=True)
 class Injection:
     """A fault and whom it strikes: the next `times` requests that fit, each with `probability`. Without `times`
-    it is the next one alone, or, with a probability or `for_s`, each that fits.
+    it is the next one alone, or, with a probability, `after` or `for_s`, each that fits.
 
-    `run` is a `metadata.user_id`, `match` an expression found in the first user message. `for_s` ends the
-    injection so many seconds after its first strike.
+    `after` spares the first so many that fit. `run` is a `metadata.user_id`, `match` an expression found in the
+    first user message. `for_s` ends the injection so many seconds after its first strike.
     """
 
     fault: Fault
@@ -109,22 +123,29 @@ class Injection:
     model: str | None = None
     match: str | None = None
     for_s: float | None = None
+    after: int | None = None
     _dice: random.Random = field(init=False, repr=False)
     _ends: float | None = field(init=False, default=None)
+    _spared: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self._dice = random.Random(self.seed)
-        if self.times is None and self.probability == 1.0 and self.for_s is None:
+        self._spared = self.after or 0
+        if self.times is None and self.probability == 1.0 and self.for_s is None and self.after is None:
             self.times = 1
-        if self.fault.stage is Stage.UNREAD and (self.run or self.model or self.match):
+        if self.fault.stage in EARLY and (self.run or self.model or self.match):
             raise ValueError(
                 f"{self.fault.name} strikes before the request is read, so it cannot be chosen by run, model or"
-                " match; use times or probability, or reset_after_read"
+                " match; use times, after or probability, or another fault (reset_after_read for a lost request)"
             )
 
-    def strikes(self, request: Request | None, now: float) -> bool:
-        """Whether this request is hit; None stands for one that is not read yet. Counts the hit."""
-        if self.times == 0 or (self._ends is not None and now > self._ends) or not self._fits(request):
+    def strikes(self, request: Request | None, stages: Collection[Stage], now: float) -> bool:
+        """Whether this request is hit by a fault of these stages; None stands for one that is not read yet. Counts
+        the hit."""
+        if self.times == 0 or (self._ends is not None and now > self._ends) or not self._fits(request, stages):
+            return False
+        if self._spared:
+            self._spared -= 1
             return False
         if self._dice.random() >= self.probability:
             return False
@@ -134,11 +155,9 @@ class Injection:
             self._ends = now + self.for_s
         return True
 
-    def _fits(self, request: Request | None) -> bool:
-        if request is None or self.fault.stage is Stage.UNREAD:
-            return request is None and self.fault.stage is Stage.UNREAD
-        if self.fault.stage in (Stage.STREAM, Stage.BODY) and request.stream != (self.fault.stage is Stage.STREAM):
-            return False
+    def _fits(self, request: Request | None, stages: Collection[Stage]) -> bool:
+        if self.fault.stage not in stages or request is None:
+            return self.fault.stage in stages
         return (
             self.run in (None, request.run)
             and self.model in (None, request.model)
@@ -160,9 +179,9 @@ class Injector:
     def clear(self) -> None:
         self._injections = []
 
-    def strike(self, request: Request | None) -> Fault | None:
-        """The fault that hits this request, if any; None stands for a request that is not read yet."""
+    def strike(self, request: Request | None, stages: Collection[Stage]) -> Fault | None:
+        """The fault of these stages that hits this request, if any; None stands for a request that is not read."""
         if not self._injections:
             return None
         now = self._clock()
-        return next((each.fault for each in self._injections if each.strikes(request, now)), None)
+        return next((each.fault for each in self._injections if each.strikes(request, stages, now)), None)

@@ -8,12 +8,11 @@ from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from paceline.sim.headers import NO_SAMPLING_SINCE
-from paceline.sim.models import MODELS, Model
+from paceline.sim.grammar import format_refusals
+from paceline.sim.models import THINKING_KINDS
 from paceline.sim.rules import Refusal, Rule, refuse
 from paceline.sim.schema import BLOCKS, Fields, block_refusals, marker_refusals, wrong_type
 
-_SAMPLING = ("temperature", "top_p", "top_k")
 _E_MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _COUNTED = (
     "model:string messages:list system?:content tools?:list tool_choice?:object thinking?:object"
@@ -25,6 +24,24 @@ _CREATE = Fields(
     " service_tier?:string stop_sequences?:list stream?:boolean temperature?:number top_p?:number top_k?:integer"
 )
 _METADATA = Fields("user_id?:string")
+_THINKING: Mapping[str, Fields] = MappingProxyType(
+    {
+        "adaptive": Fields("type:string display?:string block_binding?:object"),
+        "between_tools": Fields("type:string"),
+        "disabled": Fields("type:string"),
+        "enabled": Fields("type:string budget_tokens:integer display?:string block_binding?:object"),
+    }
+)
+_DISPLAYS = ("omitted", "summarized", "updates")
+_BINDING = Fields("prefix_mismatch_behavior?:string")
+_BINDINGS = ("drop_block", "error")
+BINDING_BETA = "thinking-binding-controls-"
+_LEAST_BUDGET = 1024
+_OUTPUT = Fields("effort?:string format?:object task_budget?:object")
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_CHOICE = Fields("type:string name?:string disable_parallel_tool_use?:boolean")
+_CHOICES = ("auto", "any", "tool", "none")
+_SPEEDS = ("standard", "fast")
 # A field that is known only with its beta: `name: (type, prefix of the beta's name)`.
 _BETA_FIELDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -45,21 +62,14 @@ def field_refusals(fields: Mapping[str, Any], betas: Collection[str], *, countin
         yield refuse(refusal.rule, refusal.at.lstrip("."), **refusal.values)
     yield from _metadata_refusals(fields)
     yield from _stop_refusals(fields)
+    yield from _thinking_refusals(fields.get("thinking"), betas)
+    yield from _output_refusals(fields.get("output_config"))
+    if fields.get("tool_choice") is not None:
+        yield from _CHOICE.refusals(fields["tool_choice"], "tool_choice")
+        yield from _one_of(fields["tool_choice"]["type"], _CHOICES, "tool_choice.type")
+    yield from _one_of(fields.get("speed") or "standard", _SPEEDS, "speed")
     for refusal in marker_refusals(fields, ""):
         yield refuse(refusal.rule, refusal.at.lstrip("."), **refusal.values)
-
-
-def model_refusals(fields: Mapping[str, Any], version: str) -> Iterator[Refusal]:
-    """What the model, once known, does not take."""
-    model = MODELS.get(fields["model"])
-    if model is None:
-        yield refuse(Rule.UNKNOWN_MODEL, model=fields["model"])
-        return
-    yield from _sampling_refusals(fields, model, version)
-    asked = fields.get("max_tokens", 0)
-    if asked > model.max_output_tokens:
-        yield refuse(Rule.MAX_TOKENS_TOO_LARGE, asked=asked, most=model.max_output_tokens, model=fields["model"])
-    yield from _choice_refusals(fields, model)
 
 
 def system_refusals(system: object) -> Iterator[Refusal]:
@@ -90,24 +100,41 @@ def _stop_refusals(fields: Mapping[str, Any]) -> Iterator[Refusal]:
             yield refuse(Rule.BLANK_STOP_SEQUENCE)
 
 
-def _sampling_refusals(fields: Mapping[str, Any], model: Model, version: str) -> Iterator[Refusal]:
-    for name in _SAMPLING:
-        if name in fields and (version >= NO_SAMPLING_SINCE or not model.takes_sampling):
-            yield refuse(Rule.SAMPLING_GONE, name)
+def _thinking_refusals(thinking: Mapping[str, Any] | None, betas: Collection[str]) -> Iterator[Refusal]:
+    if thinking is None:
+        return
+    kind = thinking.get("type")
+    fields = _THINKING.get(kind) if isinstance(kind, str) else None
+    if fields is None:
+        expected = ", ".join(f"'{each}'" for each in THINKING_KINDS)
+        yield refuse(Rule.UNKNOWN_TAG, "thinking", tag=kind, expected=expected)
+        return
+    yield from fields.refusals(thinking, f"thinking.{kind}")
+    yield from _one_of(thinking.get("display") or "omitted", _DISPLAYS, f"thinking.{kind}.display")
+    if kind == "enabled" and thinking["budget_tokens"] < _LEAST_BUDGET:
+        yield refuse(Rule.BUDGET_TOO_SMALL)
+    if thinking.get("block_binding") is not None:
+        yield from _binding_refusals(thinking["block_binding"], betas, f"thinking.{kind}.block_binding")
 
 
-def _choice_refusals(fields: Mapping[str, Any], model: Model) -> Iterator[Refusal]:
-    choice = fields.get("tool_choice")
-    if choice is None:
+def _binding_refusals(binding: Mapping[str, Any], betas: Collection[str], at: str) -> Iterator[Refusal]:
+    if not any(beta.startswith(BINDING_BETA) for beta in betas):
+        yield refuse(Rule.EXTRA_FIELD, at)
+    yield from _BINDING.refusals(binding, at)
+    behavior = binding.get("prefix_mismatch_behavior") or "error"
+    yield from _one_of(behavior, _BINDINGS, f"{at}.prefix_mismatch_behavior")
+
+
+def _output_refusals(output: Mapping[str, Any] | None) -> Iterator[Refusal]:
+    if output is None:
         return
-    if not fields.get("tools"):
-        yield refuse(Rule.CHOICE_WITHOUT_TOOLS)
-    if choice.get("type") not in ("any", "tool"):
-        return
-    if not model.takes_forced_tool:
-        yield refuse(Rule.CHOICE_NOT_SUPPORTED)
-    if (fields.get("thinking") or {}).get("type") == "enabled":
-        yield refuse(Rule.CHOICE_WITH_THINKING)
-    names = [tool.get("name") for tool in fields.get("tools") or ()]
-    if choice["type"] == "tool" and choice.get("name") not in names:
-        yield refuse(Rule.CHOSEN_TOOL_UNKNOWN, tool=choice.get("name"))
+    yield from _OUTPUT.refusals(output, "output_config")
+    yield from _one_of(output.get("effort") or "high", _EFFORTS, "output_config.effort")
+    if output.get("format") is not None:
+        yield from format_refusals(output["format"], "output_config.format")
+
+
+def _one_of(value: object, allowed: Collection[str], at: str) -> Iterator[Refusal]:
+    if value not in allowed:
+        *others, last = (f"'{each}'" for each in allowed)
+        yield refuse(Rule.WRONG_TYPE, at, expected=f"{', '.join(others)} or {last}")

@@ -69,6 +69,12 @@ def betas(headers: Headers) -> list[str]:
     return [beta.strip() for beta in listed.split(",") if beta.strip()]
 
 
+def version_of(headers: Headers) -> str:
+    """The version of a request; the oldest that is still current for one that names none, or none known."""
+    version = headers.get("anthropic-version", "")
+    return version if version in VERSIONS else "2023-06-01"
+
+
 def key_of(headers: Headers) -> str | None:
     """The key a request carries; None without one."""
     bearer = headers.get("authorization", "")
@@ -80,7 +86,7 @@ def key_of(headers: Headers) -> str | None:
 def workspace_of(headers: Headers, keys: Collection[str] | None) -> str:
     """The workspace of a request: keys may be mapped to workspaces, otherwise all share one."""
     if isinstance(keys, Mapping):
-        return str(keys[key_of(headers)])
+        return str(keys.get(key_of(headers), "default"))
     return "default"
 
 

@@ -35,7 +35,8 @@ class Entry:
     """One request.
 
     `time` is when it came, in Unix seconds. `verdict` is `unread` when it never arrived whole. `rule` and `reason`
-    say what was refused, `fault` what was injected.
+    say what was refused, `fault` what was injected. `batch_id` and `custom_id` are set for a request of a batch, which
+    is written when its batch has ended.
     `message_hashes` ignore cache markers; `prefix_sha256` is of the bytes of system and tools as sent.
     `tool_result_ids` are those sent since the last assistant message, `tool_use_ids` those of the answer, both
     in order. `billed` is true once the model has spoken, `delivered` once the client has the whole answer.
@@ -46,6 +47,8 @@ class Entry:
     verdict: Verdict
     status: int | None
     path: str = "/v1/messages"
+    batch_id: str | None = None
+    custom_id: str | None = None
     rule: int | None = None
     reason: str | None = None
     fault: str | None = None

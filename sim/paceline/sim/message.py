@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from paceline.sim.rules import Refusal
-from paceline.sim.schema import message_refusals
+from paceline.sim.rules import Refusal, Rule, first_enforced
+from paceline.sim.schema import late_message_refusals, message_refusals
 
 CHARS_PER_IMAGE = 5600
 _MARKER = r'"cache_control"\s*:\s*(?:\{[^{}]*\}|null)'
 _MARKERS = re.compile(rf",\s*{_MARKER}|{_MARKER}\s*,?")
 CALL = "tool_use"
 RESULT = "tool_result"
+THOUGHTS = ("thinking", "redacted_thinking")
+SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_DIRECT = (None, "direct")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """One block of the prompt. `digest` covers the role and the block without its cache marker; `id` is that of
-    the call or of the call answered; `ttl` is the marker's, None without a marker."""
+    the call or of the call answered; `ttl` is the marker's, None without a marker. `references` are the tools that
+    it names, and `is_programmatic` is true for a call made by code that the model wrote."""
 
     kind: str
     digest: bytes
@@ -31,18 +37,32 @@ class Block:
     ttl: str | None = None
     text: str = ""
     is_error: bool = False
+    references: tuple[str, ...] = ()
+    is_programmatic: bool = False
+
+    @property
+    def is_server_result(self) -> bool:
+        """Whether this is what a tool of the API's own, or of an MCP server, brought."""
+        return self.kind.endswith("_tool_result")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing but the pairing of calls and results concerns this block."""
+        special = self.kind in THOUGHTS or self.kind in SERVER_CALLS or self.is_server_result
+        return not (special or self.references or self.is_programmatic)
 
     @property
     def can_be_marked(self) -> bool:
         """Whether the automatic breakpoint may stand on this block."""
-        return self.kind not in ("thinking", "redacted_thinking") and self.chars > 0
+        return self.kind not in THOUGHTS and self.chars > 0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Message:
     """A message as it was sent, and what is asked of it most. `calls` and `results` are ids in order; `is_tidy`
-    means that results come first and calls last. `successor` is the message that last followed it (a guess for
-    the next reading)."""
+    means that results come first and calls last, `is_plain` that only pairing concerns it. `late_refusal` holds
+    since version 2026-10-21 alone. `successor` is the message that last followed it (a guess for the next
+    reading), `meanings` a memory of `meanings_of`."""
 
     raw: str
     value: Any
@@ -54,8 +74,11 @@ class Message:
     results: tuple[str, ...]
     is_tidy: bool
     is_marked: bool
+    is_plain: bool
     refusal: Refusal | None
+    late_refusal: Refusal | None
     successor: Message | None = None
+    meanings: tuple[bytes, ...] | None = None
 
     @property
     def text(self) -> str:
@@ -63,9 +86,10 @@ class Message:
         return "\n".join(block.text for block in self.blocks if block.text)
 
 
-def read_message(raw: str, value: Any) -> Message:
+def read_message(raw: str, value: Any, unenforced: Collection[Rule] = ()) -> Message:
     """Read a message off its text and its decoded value. A malformed one carries its refusal, path left open."""
-    refusal = next(message_refusals(value), None)
+    refusal = first_enforced(message_refusals(value), unenforced)
+    late = None if refusal else first_enforced(late_message_refusals(value), unenforced)
     role = value.get("role") if isinstance(value, dict) else None
     blocks = () if refusal else tuple(read_block(block, role) for block in content_blocks(value["content"]))
     return Message(
@@ -79,7 +103,9 @@ def read_message(raw: str, value: Any) -> Message:
         results=tuple(block.id for block in blocks if block.kind == RESULT),
         is_tidy=_is_tidy([block.kind for block in blocks]),
         is_marked=any(block.ttl is not None for block in blocks),
+        is_plain=late is None and all(block.is_plain for block in blocks),
         refusal=refusal,
+        late_refusal=late,
     )
 
 
@@ -101,19 +127,51 @@ def read_block(block: dict[str, Any], level: object) -> Block:
     marker = block.get("cache_control")
     return Block(
         kind=kind,
-        digest=blake2b(f"{level}\n{compact(without_markers(block))}".encode(), digest_size=16).digest(),
+        digest=_digest(block, level),
         chars=_chars(block, kind, text),
         id=block.get("tool_use_id") or block.get("id") or "",
         name=block.get("name", ""),
         ttl=(marker.get("ttl") or "5m") if isinstance(marker, dict) else None,
         text=text,
         is_error=block.get("is_error") is True,
+        references=tuple(_references(block, kind)),
+        is_programmatic=kind == CALL and (block.get("caller") or {}).get("type") not in _DIRECT,
     )
+
+
+def meanings_of(message: Message) -> tuple[bytes, ...]:
+    """A digest for each block of what it means: markers, null fields and the order of its fields change nothing."""
+    if message.meanings is None:
+        blocks = content_blocks(message.value["content"])
+        message.meanings = tuple(meaning(block, message.role) for block in blocks)
+    return message.meanings
+
+
+def meaning(block: Mapping[str, Any], level: str) -> bytes:
+    """The digest of one block, as `meanings_of` has it."""
+    kept = {key: part for key, part in without_markers(block).items() if part is not None}
+    written = f"{level}\n{compact(dict(sorted(kept.items())))}"
+    return blake2b(written.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _references(block: Mapping[str, Any], kind: str) -> Iterator[str]:
+    """Names of the tools that a result, or a search for tools, hands out."""
+    content = block.get("content")
+    if kind == RESULT and isinstance(content, list):
+        yield from (part["tool_name"] for part in content if part["type"] == "tool_reference")
+    elif kind == "tool_search_tool_result" and isinstance(content, dict):
+        found = content.get("tool_references")
+        yield from (str(part.get("tool_name")) for part in found or () if isinstance(part, dict))
+
+
+def _digest(block: dict[str, Any], level: object) -> bytes:
+    written = f"{level}\n{compact(without_markers(block))}"
+    return blake2b(written.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def compact(value: Any) -> str:
     """`value` as JSON without spaces, keys in the order they came."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _COMPACT.encode(value)
 
 
 def without_markers(value: Any) -> Any:

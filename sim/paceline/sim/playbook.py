@@ -15,21 +15,28 @@ import yaml
 from pydantic import ValidationError
 
 from paceline.sim.answer import Answer
+from paceline.sim.batches import AT_ONCE, BatchPlan
+from paceline.sim.dialects import ANTHROPIC
 from paceline.sim.faults import Injection
 from paceline.sim.playbook_file import InjectionPart, PlaybookFile
 from paceline.sim.playbook_mistakes import PlaybookError, mistakes
 from paceline.sim.request import Request
+from paceline.sim.switches import STRICT, Switches
 
 
 @dataclass(frozen=True, slots=True)
 class Playbook:
     """Answers for requests: `Playbook(function)`, `Playbook.parse(yaml_text)` or `Playbook.load(path)`.
 
-    The function gets a `Request` and returns an `Answer`, or None when it has none.
+    The function gets a `Request` and returns an `Answer`, or None when it has none. `switches`, `dialect` and
+    `batches` say what kind of server speaks, and how its batches go.
     """
 
     answer: Callable[[Request], Answer | None]
     faults: tuple[InjectionPart, ...] = ()
+    switches: Switches = STRICT
+    dialect: str = ANTHROPIC.name
+    batches: BatchPlan = AT_ONCE
 
     def injections(self) -> list[Injection]:
         """The faults the playbook asks for, none of them struck yet."""
@@ -48,7 +55,13 @@ class Playbook:
             file = PlaybookFile.model_validate(written)
         except ValidationError as error:
             raise PlaybookError(f"{name} cannot be used:\n" + "\n".join(mistakes(error, written))) from error
-        return cls(file.answer, file.faults)
+        return cls(
+            file.answer,
+            file.faults,
+            switches=file.switches.switches(),
+            dialect=file.dialect,
+            batches=file.batches.plan(),
+        )
 
     def delayed(self, delay_s: float) -> Playbook:
         """The same playbook with this delay before every answer, in place of its own."""
@@ -57,7 +70,7 @@ class Playbook:
             own = self.answer(request)
             return None if own is None else replace(own, delay_s=delay_s)
 
-        return Playbook(answer, self.faults)
+        return replace(self, answer=answer)
 
 
 def _load_yaml(text: str, name: str) -> dict[str, Any]:

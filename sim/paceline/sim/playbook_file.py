@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from paceline.sim.answer import Answer
-from paceline.sim.call import Call
+from paceline.sim.batches import BatchPlan
+from paceline.sim.call import Call, ServerCall
+from paceline.sim.dialects import ANTHROPIC, dialect_named
 from paceline.sim.expressions import Captures, Expression, fill, places
 from paceline.sim.faults import Fault, Injection
 from paceline.sim.request import Request, ToolResult
+from paceline.sim.switches import Switches
 
 
 def _expression(value: object) -> Expression:
@@ -148,10 +151,23 @@ class CallPart(_Part):
     tool: str
     input: dict[str, Any] = {}
     times: int = Field(default=1, ge=1)
+    by_code: bool = False
 
     def calls(self, captures: Captures) -> Iterator[Call]:
         for number in range(1, self.times + 1):
-            yield Call(tool=self.tool, input=fill(self.input, captures | {"i": str(number)}))
+            filled = fill(self.input, captures | {"i": str(number)})
+            yield Call(tool=self.tool, input=filled, by_code=self.by_code)
+
+
+class ServerCallPart(_Part):
+    """A call of a tool that the API runs; without a `result` it is left open."""
+
+    tool: str
+    input: dict[str, Any] = {}
+    result: Any = None
+
+    def call(self, captures: Captures) -> ServerCall:
+        return ServerCall(tool=self.tool, input=fill(self.input, captures), result=fill(self.result, captures))
 
 
 class FaultPart(_Part):
@@ -159,7 +175,7 @@ class FaultPart(_Part):
 
     name: str
     retry_after: str | int | None = 1
-    seconds: float = Field(default=1.0, ge=0)
+    seconds: float = 1.0
     count: int = Field(default=8, ge=1)
     calls: tuple[CallPart, ...] = ()
 
@@ -189,6 +205,7 @@ class InjectionPart(_Part):
     model: str | None = None
     match: Regex | None = None
     for_s: float | None = Field(default=None, gt=0)
+    after: int | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
     def _can_strike(self) -> InjectionPart:
@@ -205,6 +222,7 @@ class InjectionPart(_Part):
             model=self.model,
             match=self.match.text if self.match else None,
             for_s=self.for_s,
+            after=self.after,
         )
 
 
@@ -212,7 +230,10 @@ class AnswerPart(_Part):
     """What the model says when the rule matches."""
 
     text: str = ""
+    thinking: str | None = None
+    server_calls: tuple[ServerCallPart, ...] = ()
     calls: tuple[CallPart, ...] = ()
+    blocks: tuple[dict[str, Any], ...] | None = None
     stop_reason: str | None = None
     delay_s: float | None = Field(default=None, ge=0)
     output_tokens: int | None = Field(default=None, ge=1)
@@ -226,6 +247,9 @@ class AnswerPart(_Part):
     def answer(self, captures: Captures, delay_s: float) -> Answer:
         return Answer(
             text=fill(self.text, captures),
+            thinking=None if self.thinking is None else fill(self.thinking, captures),
+            server_calls=tuple(part.call(captures) for part in self.server_calls),
+            blocks=None if self.blocks is None else fill(list(self.blocks), captures),
             calls=tuple(call for part in self.calls for call in part.calls(captures)),
             stop_reason=self.stop_reason,
             delay_s=delay_s if self.delay_s is None else self.delay_s,
@@ -236,7 +260,9 @@ class AnswerPart(_Part):
     @property
     def places(self) -> set[str]:
         """Names in braces that the rule's groups must fill."""
-        return places(self.text) | (places([part.input for part in self.calls]) - {"i"})
+        at_server = [[part.input, part.result] for part in self.server_calls]
+        plain = places([self.text, self.thinking or "", at_server, list(self.blocks or ())])
+        return plain | (places([part.input for part in self.calls]) - {"i"})
 
 
 class RulePart(_Part):
@@ -252,11 +278,44 @@ class RulePart(_Part):
         return self
 
 
+class SwitchesPart(_Part):
+    """Which of the rules that nobody could verify are let pass, and how old the account is."""
+
+    unenforced: tuple[int, ...] = ()
+    account_binds_thinking: bool = True
+
+    @model_validator(mode="after")
+    def _can_be_left_out(self) -> SwitchesPart:
+        self.switches()
+        return self
+
+    def switches(self) -> Switches:
+        return Switches(unenforced=self.unenforced, account_binds_thinking=self.account_binds_thinking)
+
+
+class BatchesPart(_Part):
+    """How batches go."""
+
+    seconds: float = Field(default=0.0, ge=0)
+    cancel_seconds: float = Field(default=0.0, ge=0)
+    seed: int = 0
+
+    def plan(self) -> BatchPlan:
+        return BatchPlan(seconds=self.seconds, cancel_seconds=self.cancel_seconds, seed=self.seed)
+
+
+def _known_dialect(name: str) -> str:
+    return dialect_named(name).name
+
+
 class PlaybookFile(_Part):
     """A playbook as it is written."""
 
     delay_s: float = Field(default=0.0, ge=0)
     rules: tuple[RulePart, ...]
+    dialect: Annotated[str, AfterValidator(_known_dialect)] = ANTHROPIC.name
+    switches: SwitchesPart = SwitchesPart()
+    batches: BatchesPart = BatchesPart()
     faults: tuple[InjectionPart, ...] = ()
 
     def answer(self, request: Request) -> Answer | None:

@@ -20,6 +20,9 @@ _HOLDERS: Mapping[str, type[BaseModel]] = MappingProxyType(
         "tool_results": parts.ResultPattern,
         "answer": parts.AnswerPart,
         "calls": parts.CallPart,
+        "server_calls": parts.ServerCallPart,
+        "switches": parts.SwitchesPart,
+        "batches": parts.BatchesPart,
         "faults": parts.InjectionPart,
         "fault": parts.FaultPart,
     }

@@ -10,6 +10,7 @@ from itertools import accumulate, chain
 from typing import Any
 
 from paceline.sim.message import Block, Message
+from paceline.sim.models import Model
 from paceline.sim.prefix import Prefix
 from paceline.sim.rules import Refusal, Rule, refuse
 from paceline.sim.tokens import tokens
@@ -66,12 +67,12 @@ def read_prompt(fields: Mapping[str, Any], prefix: Prefix, messages: Sequence[Me
         prefix=prefix,
         messages=messages,
         markers=tuple(_markers(fields.get("cache_control"), prefix, messages)),
-        settings=json.dumps([fields.get(name) for name in _MESSAGE_LEVEL]),
+        settings=json.dumps({name: fields[name] for name in _MESSAGE_LEVEL if fields.get(name)}),
     )
 
 
-def prompt_refusals(prompt: Prompt) -> Iterator[Refusal]:
-    """What the markers of a prompt break together."""
+def prompt_refusals(prompt: Prompt, model: Model) -> Iterator[Refusal]:
+    """What the markers of a prompt break together, and its length."""
     if len(prompt.markers) > MAX_MARKERS:
         yield refuse(Rule.TOO_MANY_MARKERS, found=len(prompt.markers))
     is_short = False
@@ -79,6 +80,8 @@ def prompt_refusals(prompt: Prompt) -> Iterator[Refusal]:
         if is_short and marker.ttl == "1h":
             yield refuse(Rule.LONG_AFTER_SHORT, marker.at)
         is_short = is_short or marker.ttl == "5m"
+    if prompt.tokens > model.window_tokens:
+        yield refuse(Rule.PROMPT_TOO_LONG, tokens=prompt.tokens, most=model.window_tokens)
 
 
 def _markers(automatic: Mapping[str, Any] | None, prefix: Prefix, messages: Sequence[Message]) -> Iterator[Marker]:

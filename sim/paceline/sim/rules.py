@@ -4,14 +4,16 @@ A row is: number of the rule, HTTP status, text, where the text was seen, and wh
 at all. `{at}` is the path of the offending field; other braces are filled by the check that refuses.
 
 Checks are generators of refusals of which only the first is asked for, as the API tells only one: what stands after
-a `yield` may rely on that refusal not having happened.
+a `yield` may rely on that refusal not having happened, unless its row is UNVERIFIED: those may be left unenforced.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from types import MappingProxyType
 
 ERROR_TYPES = {
     400: "invalid_request_error",
@@ -174,6 +176,46 @@ class Rule(Enum):
         "third-party mock",
         UNVERIFIED,
     )
+    THINKING_MODIFIED = (
+        33,
+        400,
+        "{at}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These"
+        " blocks must remain as they were in the original response.",
+        "docs, api/errors",
+    )
+    THINKING_EXPECTED = (
+        33,
+        400,
+        "{at}.type: Expected `thinking` or `redacted_thinking`, but found `{found}`. When `thinking` is enabled, a"
+        " final `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and"
+        " `tool_result` blocks). We recommend you include thinking blocks from previous turns. To avoid this"
+        " requirement, disable `thinking`. Please consult our documentation at"
+        " https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking",
+        "issue pydantic-ai#2075",
+    )
+    BAD_SIGNATURE = (34, 400, "{at}: Invalid `signature` in `thinking` block", "issue langchain#33391")
+    BAD_REDACTED = (34, 400, "{at}: Invalid `data` in `redacted_thinking` block", "none", UNVERIFIED)
+    THINKING_MOVED = (
+        35,
+        400,
+        "{at}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the"
+        ' block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block". That setting requires the'
+        " `thinking-binding-controls-2026-08-01` value in the `anthropic-beta` header. {differs}",
+        "issue opencode#48637",
+    )
+    SERVER_CALL_UNANSWERED = (
+        36,
+        400,
+        "`{tool}` tool use with id `{id}` was found without a corresponding `{result}` block{gone}",
+        "docs, server tools",
+    )
+    SERVER_RESULT_ALONE = (
+        37,
+        400,
+        "{at}: unexpected `tool_use_id` found in `{kind}` blocks: {id}. Each `{kind}` block must have a"
+        " corresponding `{use}` block before it.",
+        "issue claude-code#64383",
+    )
     TOOL_NAME_LENGTH = (
         38,
         400,
@@ -195,6 +237,7 @@ class Rule(Enum):
         " https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview.",
         "issue claude-code#86664",
     )
+    BAD_EXAMPLE = (40, 400, "{at}: does not match the input_schema: {reason}", "docs, tool use", UNVERIFIED)
     TOP_LEVEL_UNION = (
         41,
         400,
@@ -206,6 +249,12 @@ class Rule(Enum):
         43,
         400,
         "At least one tool must have defer_loading=false. All tools cannot be deferred.",
+        "docs, tool search tool",
+    )
+    REFERENCE_UNKNOWN = (
+        44,
+        400,
+        "Tool reference '{tool}' not found in available tools",
         "docs, tool search tool",
     )
     CHOSEN_TOOL_UNKNOWN = (
@@ -233,12 +282,76 @@ class Rule(Enum):
         "none",
         UNVERIFIED,
     )
+    CALLS_WITHOUT_TOOLS = (
+        49,
+        400,
+        "Requests which include `tool_use` or `tool_result` blocks must define tools",
+        "compatible servers; the API itself is believed to accept it",
+        UNVERIFIED,
+    )
+    THINKING_KIND = (
+        50,
+        400,
+        '"thinking.type.{kind}" is not supported for this model. Use "thinking.type.adaptive" and'
+        ' "output_config.effort" to control thinking behavior.',
+        "docs, api/errors",
+    )
+    NO_ADAPTIVE_THINKING = (50, 400, "adaptive thinking is not supported on this model", "docs, api/errors")
+    EFFORT_WITHOUT_THINKING = (
+        50,
+        400,
+        '"thinking.type.disabled" is not supported with effort "{effort}" for this model.',
+        "docs, migration guide",
+        UNVERIFIED,
+    )
+    BUDGET_TOO_LARGE = (
+        50,
+        400,
+        "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation at"
+        " https://docs.claude.com/en/docs/build-with-claude/extended-thinking#max-tokens-and-context-window-size",
+        "docs, extended thinking",
+    )
+    BUDGET_TOO_SMALL = (
+        50,
+        400,
+        "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+        "pydantic form",
+        UNVERIFIED,
+    )
+    TOOL_TYPE_NOT_SUPPORTED = (
+        50,
+        400,
+        "'{model}' does not support tool types: {types}.",
+        "docs, what is new in Opus 5.5",
+    )
+    NO_FAST_MODE = (50, 400, "speed: 'fast' is not supported for this model", "docs, fast mode", UNVERIFIED)
     SAMPLING_GONE = (51, 400, "`{at}` is deprecated for this model.", "issue Metaculus#308")
+    DOCUMENT_IN_ANSWER = (
+        52,
+        400,
+        "{at}: `document` blocks are not allowed in `assistant` messages",
+        "docs, migration to 2026-10-21",
+        UNVERIFIED,
+    )
+    CITATIONS_IN_INPUT = (
+        52,
+        400,
+        "{at}.citations: text blocks with citations are not allowed here",
+        "docs, migration to 2026-10-21",
+        UNVERIFIED,
+    )
     MAX_TOKENS_TOO_LARGE = (
         53,
         400,
         "max_tokens: {asked} > {most}, which is the maximum allowed number of output tokens for {model}",
         "issue claude-code#24451",
+    )
+    WARMING_WITH = (
+        54,
+        400,
+        "max_tokens: 0 cannot be combined with {what}",
+        "docs, prompt caching",
+        UNVERIFIED,
     )
     PROMPT_TOO_LONG = (
         55,
@@ -287,6 +400,118 @@ class Rule(Enum):
         "none",
         UNVERIFIED,
     )
+    SCHEMA_TOO_COMPLEX = (61, 400, "Schema is too complex for compilation.", "docs, structured outputs")
+    REGEX_NOT_SUPPORTED = (
+        61,
+        400,
+        "Unsupported regex feature in pattern field: {pattern}",
+        "docs, structured outputs",
+    )
+    OPEN_OBJECT = (
+        61,
+        400,
+        "{at}: For 'object' type, 'additionalProperties' must be explicitly set to false",
+        "docs, structured outputs",
+        UNVERIFIED,
+    )
+    KEYWORD_NOT_SUPPORTED = (
+        61,
+        400,
+        "{at}: For '{kind}' type, properties {keywords} are not supported",
+        "docs, structured outputs",
+        UNVERIFIED,
+    )
+    RECURSIVE_SCHEMA = (
+        61,
+        400,
+        "{at}: Recursive schemas are not supported",
+        "docs, structured outputs",
+        UNVERIFIED,
+    )
+    FORMAT_WITH_PREFILL = (
+        61,
+        400,
+        "Your API request included an `assistant` message in the final position, which would pre-fill the"
+        " `assistant` response. When using output format, pre-filling the `assistant` response is not supported.",
+        "issue req_llm#642",
+    )
+    FORMAT_WITH_CITATIONS = (
+        61,
+        400,
+        "{at}.citations: citations are not supported with output_config.format",
+        "docs, structured outputs",
+        UNVERIFIED,
+    )
+    NO_CONTAINER = (
+        62,
+        400,
+        "container_id is required when there are pending tool uses generated by code execution with tools.",
+        "issue anthropic-sdk-typescript#1114",
+    )
+    REPLY_NOT_RESULTS_ALONE = (
+        62,
+        400,
+        "{at}: only `tool_result` blocks are allowed while tool uses of the previous message are pending on the server",
+        "docs, programmatic tool calling",
+        UNVERIFIED,
+    )
+    RESULT_NOT_TEXT = (
+        62,
+        400,
+        "{at}: results of programmatic tool calls can only contain text",
+        "docs, programmatic tool calling",
+        UNVERIFIED,
+    )
+    CUSTOM_ID_LENGTH = (
+        63,
+        400,
+        "{at}: String should have at most 64 characters",
+        "issue anthropic-sdk-python#984",
+    )
+    CUSTOM_ID_PATTERN = (
+        63,
+        400,
+        "{at}: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'",
+        "pydantic form",
+        UNVERIFIED,
+    )
+    CUSTOM_ID_TWICE = (
+        63,
+        400,
+        "requests: custom_id must be unique within the batch. Found more than one: {id}",
+        "docs, batch processing",
+        UNVERIFIED,
+    )
+    NO_REQUESTS = (
+        63,
+        400,
+        "requests: List should have at least 1 item after validation, not 0",
+        "pydantic form",
+        UNVERIFIED,
+    )
+    TOO_MANY_REQUESTS = (
+        63,
+        400,
+        "requests: List should have at most 100000 items after validation, not {found}",
+        "pydantic form",
+        UNVERIFIED,
+    )
+    NOT_IN_A_BATCH = (64, 400, "{at}: not supported in message batches", "docs, batch processing", UNVERIFIED)
+    NO_SUCH_BATCH = (65, 404, "message batch not found: {id}", "docs, batch processing", UNVERIFIED)
+    RESULTS_NOT_READY = (
+        65,
+        404,
+        "results of message batch {id} are not available: its processing status is {status}",
+        "docs, batch processing",
+        UNVERIFIED,
+    )
+    BATCH_NOT_ENDED = (
+        65,
+        400,
+        "message batch {id} cannot be {done}: its processing status is {status}",
+        "docs, batch processing",
+        UNVERIFIED,
+    )
     RATE_LIMITED = (
         66,
         429,
@@ -304,6 +529,27 @@ class Rule(Enum):
         " at https://www.anthropic.com/contact-sales to discuss your options for a rate limit increase.",
         "issue anthropic-sdk-python#496",
     )
+    # The text of the monthly cap is cut in its source; its beginning is verbatim.
+    SPEND_CAP = (
+        68,
+        429,
+        "You have reached your API usage limits: your organization has crossed its monthly API usage threshold."
+        " You will regain access on 2026-12-01 at 00:00 UTC.",
+        "docs, rate limits",
+    )
+    OWN_SPEND_LIMIT = (
+        69,
+        400,
+        "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC.",
+        "docs, rate limits",
+    )
+    NO_CREDIT = (
+        69,
+        400,
+        "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or"
+        " purchase credits.",
+        "docs, and several issues",
+    )
     # The simulator's own: the playbook has no answer for a request that the API would have accepted.
     NO_PLAYBOOK_RULE = (
         0,
@@ -312,6 +558,15 @@ class Rule(Enum):
         " {last}). Add a rule that does, or a last rule without `when`.",
         "the simulator",
     )
+
+
+# Numbers of the API's rules that refuse nothing, and what the simulator does by them.
+BEHAVIOURS: Mapping[int, str] = MappingProxyType(
+    {
+        18: "consecutive messages of one role are read as one",
+        70: "prompt caching is accounted in `usage`",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,6 +591,11 @@ def refuse(rule: Rule, at: str = "", **values: object) -> Refusal:
     return Refusal(rule=rule, at=at, values=values)
 
 
+def first_enforced(refusals: Iterable[Refusal], unenforced: Collection[Rule]) -> Refusal | None:
+    """The first refusal by a rule that is enforced, as the API tells only one."""
+    return next((refusal for refusal in refusals if refusal.rule not in unenforced), None)
+
+
 def error_body(error_type: str, text: str, request_id: str, error_code: str | None = None) -> bytes:
     """An error as the API writes it."""
     error: dict[str, object] = {"type": error_type, "message": text}
@@ -344,9 +604,7 @@ def error_body(error_type: str, text: str, request_id: str, error_code: str | No
     return json.dumps({"type": "error", "error": error, "request_id": request_id}).encode()
 
 
-def refusal_body(refusal: Refusal, request_id: str) -> bytes:
-    """A refusal as the API writes it. A body that is too large is refused by the proxy before the API, in
-    a shape of the proxy's own: no wrapper and no request id."""
-    if refusal.rule is Rule.TOO_LARGE:
-        return json.dumps({"error": {"type": refusal.rule.error_type, "message": refusal.text}}).encode()
-    return error_body(refusal.rule.error_type, refusal.text, request_id)
+def proxy_error_body(text: str) -> bytes:
+    """A body that is too large is refused by the proxy before the API, in a shape of the proxy's own: no wrapper and
+    no request id."""
+    return json.dumps({"error": {"type": Rule.TOO_LARGE.error_type, "message": text}}).encode()

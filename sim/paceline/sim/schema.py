@@ -26,6 +26,10 @@ _TYPES: Mapping[str, tuple[type | tuple[type, ...], str]] = MappingProxyType(
 )
 
 
+# What is of its very type needs no closer look.
+_EXACT: Mapping[str, object] = {kind: types for kind, (types, _) in _TYPES.items()}
+
+
 class Fields:
     """What an object may hold, written as `name: type` pairs; a name that ends in `?` may be missing or null."""
 
@@ -43,7 +47,7 @@ class Fields:
             kind = self.types.get(name)
             if kind is None:
                 yield refuse(Rule.EXTRA_FIELD, f"{at}.{name}")
-            elif not (part is None and name not in self.required):
+            elif type(part) is not _EXACT[kind] and not (part is None and name not in self.required):
                 yield from wrong_type(part, kind, f"{at}.{name}")
 
 
@@ -199,3 +203,23 @@ def _side_refusals(blocks: object, role: object) -> Iterator[Refusal]:
     for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
         if block.get("type") == wrong_kind:
             yield refuse(Rule.WRONG_SIDE, f".content.{index}", kind=wrong_kind, role=right_role)
+
+
+def late_message_refusals(message: Mapping[str, Any]) -> Iterator[Refusal]:
+    """What one sound message breaks since version 2026-10-21. Paths begin after `messages.N`."""
+    content = message["content"]
+    for index, block in enumerate(content if isinstance(content, list) else ()):
+        at = f".content.{index}"
+        if block["type"] == "document" and message["role"] == "assistant":
+            yield refuse(Rule.DOCUMENT_IN_ANSWER, at)
+        if message["role"] != "assistant":
+            yield from _citation_refusals(block, at)
+
+
+def _citation_refusals(block: Mapping[str, Any], at: str) -> Iterator[Refusal]:
+    if block["type"] == "text" and block.get("citations"):
+        yield refuse(Rule.CITATIONS_IN_INPUT, at)
+    if block["type"] in ("search_result", "tool_result") and isinstance(block.get("content"), list):
+        for index, part in enumerate(block["content"]):
+            if isinstance(part, dict) and isinstance(part.get("type"), str):
+                yield from _citation_refusals(part, f"{at}.{block['type']}.content.{index}")

@@ -16,11 +16,13 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from paceline.sim.api import MAX_BODY_BYTES
+from paceline.sim.batch_body import MAX_BATCH_BYTES
+from paceline.sim.dialects import dialect_named
 from paceline.sim.faults import Injector
 from paceline.sim.journal import Journal
 from paceline.sim.limits import Limits
 from paceline.sim.playbook import Playbook
-from paceline.sim.server import Clock, MessagesServer
+from paceline.sim.server import BATCHES, Clock, MessagesServer
 
 HOST = "127.0.0.1"
 # How long a request may go on when the server stops. Zero would be for ever.
@@ -68,7 +70,8 @@ def _request_factory() -> Callable[..., web.BaseRequest]:
         writer: AbstractStreamWriter,
         task: asyncio.Task[None],
     ) -> web.BaseRequest:
-        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
+        most = MAX_BATCH_BYTES if message.path.startswith(BATCHES) else MAX_BODY_BYTES
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=most)
 
     return make
 
@@ -103,7 +106,15 @@ async def serve(
         injector.add(injection)
     journal = Journal(journal_path, keep=False)
     try:
-        server = MessagesServer(playbook, journal, injector, clock=clock, limits=limits)
+        server = MessagesServer(
+            playbook,
+            journal,
+            injector,
+            clock=clock,
+            limits=limits,
+            switches=playbook.switches,
+            dialect=dialect_named(playbook.dialect),
+        )
         async with listening(server, port) as door:
             ready(door.url)
             await stop.wait()

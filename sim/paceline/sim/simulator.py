@@ -7,10 +7,13 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from paceline.sim.answer import Answer
+from paceline.sim.batches import BatchPlan
+from paceline.sim.dialects import dialect_named
 from paceline.sim.faults import Fault, Injection, Injector
 from paceline.sim.journal import Journal
 from paceline.sim.limits import Limits
@@ -18,6 +21,7 @@ from paceline.sim.playbook import Playbook
 from paceline.sim.request import Request
 from paceline.sim.server import Clock, MessagesServer
 from paceline.sim.serving import listening
+from paceline.sim.switches import Switches
 
 START_SECONDS = 10.0
 
@@ -27,8 +31,9 @@ class Simulator:
 
     `playbook` is a `Playbook` or a function from `Request` to `Answer`. Any key is accepted unless `api_keys`
     names those that are; a mapping also says which workspace each belongs to. `limits` are the rate limits to
-    enforce; without them nothing is limited and no rate limit headers are sent. `clock` gives Unix seconds: caches
-    and limits live by it, delays pass in real time.
+    enforce; without them nothing is limited and no rate limit headers are sent. `clock` gives Unix seconds: caches,
+    limits, batches and models live by it, delays pass in real time. `switches`, `dialect` and `batches` stand in for
+    the playbook's own.
     """
 
     def __init__(
@@ -39,8 +44,19 @@ class Simulator:
         api_keys: Collection[str] | None = None,
         limits: Limits | None = None,
         clock: Clock = time.time,
+        *,
+        switches: Switches | None = None,
+        dialect: str | None = None,
+        batches: BatchPlan | None = None,
     ) -> None:
-        self._playbook = playbook if isinstance(playbook, Playbook) else Playbook(playbook)
+        own = playbook if isinstance(playbook, Playbook) else Playbook(playbook)
+        self._playbook = replace(
+            own,
+            switches=switches or own.switches,
+            dialect=dialect or own.dialect,
+            batches=batches or own.batches,
+        )
+        self._dialect = dialect_named(self._playbook.dialect)
         self._journal_path = journal_path
         self._port = port
         self._keys = api_keys
@@ -85,6 +101,7 @@ class Simulator:
         model: str | None = None,
         match: str | None = None,
         for_s: float | None = None,
+        after: int | None = None,
     ) -> None:
         """Let a fault strike requests to come: see `Injection` for whom. Earlier injections are asked first."""
         self._injector.add(
@@ -97,6 +114,7 @@ class Simulator:
                 model=model,
                 match=match,
                 for_s=for_s,
+                after=after,
             )
         )
 
@@ -133,6 +151,8 @@ class Simulator:
             keys=self._keys,
             limits=self._limits,
             clock=self._clock,
+            switches=self._playbook.switches,
+            dialect=self._dialect,
         )
         async with listening(server, self._port) as self._door:
             self.url = self._door.url

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 CHARS_PER_DELTA = 48
+_SAID_AT_THE_START = ("cache_creation", "service_tier", "inference_geo", "speed")
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 
 
@@ -20,12 +21,14 @@ def events(message: dict[str, Any]) -> Iterator[bytes]:
     usage = {**message["usage"], "output_tokens": 1}
     yield event("message_start", message={**message, "content": [], "stop_reason": None, "usage": usage})
     yield PING
+    last = len(message["content"]) - 1
     for index, block in enumerate(message["content"]):
         yield event("content_block_start", index=index, content_block=_opened(block))
-        for delta in _deltas(block):
+        is_cut = index == last and message["stop_reason"] == "max_tokens"
+        for delta in _deltas(block, is_cut):
             yield event("content_block_delta", index=index, delta=delta)
         yield event("content_block_stop", index=index)
-    ending = {name: message[name] for name in ("stop_reason", "stop_sequence", "stop_details", "container")}
+    ending = {name: message.get(name) for name in ("stop_reason", "stop_sequence", "stop_details", "container")}
     yield event("message_delta", delta=ending, usage=_cumulative(message["usage"]))
     yield event("message_stop")
 
@@ -43,7 +46,8 @@ def _opened(block: dict[str, Any]) -> dict[str, Any]:
             return block
 
 
-def _deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _deltas(block: dict[str, Any], is_cut: bool) -> Iterator[dict[str, Any]]:
+    """The parts of a block. The input of a call that is cut breaks off before its end."""
     match block["type"]:
         case "text":
             for part in _parts(block["text"]):
@@ -54,7 +58,8 @@ def _deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"type": "signature_delta", "signature": block["signature"]}
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
             yield {"type": "input_json_delta", "partial_json": ""}
-            for part in _parts(json.dumps(block["input"])):
+            written = json.dumps(block["input"])
+            for part in _parts(written[:-1] if is_cut else written):
                 yield {"type": "input_json_delta", "partial_json": part}
 
 
@@ -64,5 +69,4 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _cumulative(usage: dict[str, Any]) -> dict[str, Any]:
-    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-    return {name: usage[name] for name in (*names, "server_tool_use")}
+    return {name: value for name, value in usage.items() if name not in _SAID_AT_THE_START}

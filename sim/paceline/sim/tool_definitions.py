@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
+from jsonschema.exceptions import SchemaError, best_match
 
+from paceline.sim.grammar import strict_refusals
 from paceline.sim.rules import Refusal, Rule, refuse
 from paceline.sim.schema import Fields, marker_refusals, wrong_type
 
@@ -57,6 +58,8 @@ def tool_refusals(tools: Sequence[object] | None) -> Iterator[Refusal]:
     for index, tool in enumerate(tools or ()):
         yield from _one(tool, f"tools.{index}")
         names.append(tool.get("name") if isinstance(tool, dict) else None)
+    if tools:
+        yield from strict_refusals([tool for tool in tools if isinstance(tool, dict)])
     named = [name for name in names if isinstance(name, str)]
     if len(set(named)) != len(named):
         yield refuse(Rule.TOOL_NAME_TWICE)
@@ -83,12 +86,13 @@ def _custom_refusals(tool: Mapping[str, Any], at: str) -> Iterator[Refusal]:
     if not tool["name"] or not _NAME.match(tool["name"]):
         yield refuse(Rule.TOOL_NAME_PATTERN, f"{at}.name")
     yield from _schema_refusals(tool["input_schema"], f"{at}.input_schema")
+    yield from _example_refusals(tool, f"{at}.input_examples")
 
 
 def _schema_refusals(schema: Mapping[str, Any], at: str) -> Iterator[Refusal]:
     if "type" not in schema:
         yield refuse(Rule.NO_SCHEMA_TYPE, f"{at}.type")
-    if schema["type"] != "object":
+    elif schema["type"] != "object":
         yield refuse(Rule.WRONG_TYPE, f"{at}.type", expected="'object'")
     if any(union in schema for union in _UNIONS):
         yield refuse(Rule.TOP_LEVEL_UNION, at)
@@ -96,3 +100,11 @@ def _schema_refusals(schema: Mapping[str, Any], at: str) -> Iterator[Refusal]:
         Draft202012Validator.check_schema(schema)
     except SchemaError:
         yield refuse(Rule.BAD_SCHEMA, at)
+
+
+def _example_refusals(tool: Mapping[str, Any], at: str) -> Iterator[Refusal]:
+    validator = Draft202012Validator(tool["input_schema"])
+    for index, example in enumerate(tool.get("input_examples") or ()):
+        mistake = best_match(validator.iter_errors(example))
+        if mistake is not None:
+            yield refuse(Rule.BAD_EXAMPLE, f"{at}.{index}", reason=mistake.message)

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from paceline.sim.answer import Spoken, make_id
 from paceline.sim.journal import Usage
+from paceline.sim.message import CALL
 from paceline.sim.request import Request
+from paceline.sim.server_tools import runs_code
+
+CONTAINER_SECONDS = 300
 
 
-def message_of(spoken: Spoken, usage: Usage, request: Request) -> dict[str, Any]:
-    """The answer to a request; equal conversations get equal ids."""
-    return {
+def message_of(
+    spoken: Spoken,
+    usage: Usage,
+    request: Request,
+    *,
+    now: float,
+    speed: str = "standard",
+    service_tier: str = "standard",
+    changes: Sequence[Mapping[str, str]] | None = None,
+) -> dict[str, Any]:
+    """The answer to a request at `now`, in Unix seconds; equal conversations get equal ids. `changes` are told as
+    `input_transformations`, unless None."""
+    message = {
         "id": make_id("msg_01", request.conversation),
         "type": "message",
         "role": "assistant",
@@ -20,9 +36,29 @@ def message_of(spoken: Spoken, usage: Usage, request: Request) -> dict[str, Any]
         "stop_reason": spoken.stop_reason,
         "stop_sequence": None,
         "stop_details": _stop_details(spoken.stop_reason),
-        "container": None,
-        "usage": _usage_of(usage, str(request.fields.get("speed") or "standard")),
+        "container": _container(spoken, request, now),
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "cache_creation_input_tokens": usage.cache_creation_input_tokens,
+            "cache_read_input_tokens": usage.cache_read_input_tokens,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": usage.cache_creation_5m_tokens,
+                "ephemeral_1h_input_tokens": usage.cache_creation_1h_tokens,
+            },
+            "output_tokens": usage.output_tokens,
+            "output_tokens_details": {"thinking_tokens": spoken.thinking_tokens},
+            "server_tool_use": _server_tool_use(spoken),
+            "service_tier": service_tier,
+            "inference_geo": "not_available",
+            "speed": speed,
+        },
     }
+    return message if changes is None else {**message, "input_transformations": list(changes)}
+
+
+def rfc_3339(now: float) -> str:
+    """A moment as the API writes it."""
+    return datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _stop_details(stop_reason: str) -> dict[str, Any] | None:
@@ -31,18 +67,31 @@ def _stop_details(stop_reason: str) -> dict[str, Any] | None:
     return {"type": "refusal", "category": "general_harms", "explanation": "The simulator was told to refuse."}
 
 
-def _usage_of(usage: Usage, speed: str) -> dict[str, Any]:
+def _container(spoken: Spoken, request: Request, now: float) -> dict[str, Any] | None:
+    """The container that code runs in: the one that was asked for, else a new one when there is code."""
+    asked = request.fields.get("container")
+    named = asked.get("id") if isinstance(asked, dict) else asked
+    if not named and not any(_needs_container(block) for block in spoken.content):
+        return None
     return {
-        "input_tokens": usage.input_tokens,
-        "cache_creation_input_tokens": usage.cache_creation_input_tokens,
-        "cache_read_input_tokens": usage.cache_read_input_tokens,
-        "cache_creation": {
-            "ephemeral_5m_input_tokens": usage.cache_creation_5m_tokens,
-            "ephemeral_1h_input_tokens": usage.cache_creation_1h_tokens,
-        },
-        "output_tokens": usage.output_tokens,
-        "server_tool_use": None,
-        "service_tier": "standard",
-        "inference_geo": "not_available",
-        "speed": speed,
+        "id": named or make_id("container_01", request.conversation),
+        "expires_at": rfc_3339(now + CONTAINER_SECONDS),
+    }
+
+
+def _needs_container(block: Mapping[str, Any]) -> bool:
+    match block["type"]:
+        case "server_tool_use":
+            return runs_code(block["name"])
+        case kind:
+            return kind == CALL and "caller" in block
+
+
+def _server_tool_use(spoken: Spoken) -> dict[str, int] | None:
+    names = [block["name"] for block in spoken.content if block["type"] == "server_tool_use"]
+    if not names:
+        return None
+    return {
+        "web_search_requests": names.count("web_search"),
+        "web_fetch_requests": names.count("web_fetch"),
     }
