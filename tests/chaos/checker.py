@@ -119,16 +119,19 @@ def recovery(evidence: Evidence) -> Recovery:
     requests: dict[str | None, list[Request]] = {}
     for request in evidence.requests:
         requests.setdefault(request.run, []).append(request)
-    seconds = sorted(
-        seconds_to_move(claim, kill.at, evidence.runs[claim.run], requests.get(claim.run, ()))
+    held = [
+        (seconds_to_move(claim, kill.at, evidence.runs[claim.run], requests.get(claim.run, ())), claim)
         for kill in evidence.kills
         for claim in kill.held
-    )
+    ]
+    held.sort(key=lambda each: each[0])
+    seconds = [each[0] for each in held]
     return Recovery(
         claims=len(seconds),
         p50_s=percentile(seconds, 0.50),
         p99_s=percentile(seconds, 0.99),
         max_s=max(seconds, default=0.0),
+        slowest=tuple(f"{took_s:.1f} s {claim.run} {claim.call or ''}".strip() for took_s, claim in held[:-4:-1]),
     )
 
 

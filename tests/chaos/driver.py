@@ -75,7 +75,7 @@ class _Driver:
     struck: Counter[str] = field(default_factory=Counter)
     agenda: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     batch: Batch = field(init=False)
-    quiet_at: float = 0.0
+    thawed_at: float = 0.0
 
     def drive(self) -> Evidence:
         self.batch = self.real.submit(self.plan.runs)
@@ -117,8 +117,8 @@ class _Driver:
             act()
 
     def _strike(self, blow: Blow) -> None:
-        if blow.kind in HITS_A_WORKER and len(patiently(self.real.working)) < self.plan.fleet.workers:
-            # Those that were started for the last one are not up yet: a fleet that is not there shows nothing.
+        if blow.kind in HITS_A_WORKER and not self._is_whole():
+            # One at a time: a fleet that is not there shows nothing.
             self.agenda.append((time.monotonic() + _LOOK_S, partial(self._strike, blow)))
             return
         self.say(f"{blow.at_s:5.1f} s: {blow.kind}")
@@ -143,6 +143,10 @@ class _Driver:
             case _:
                 assert_never(blow.kind)
 
+    def _is_whole(self) -> bool:
+        """Whether no worker is frozen, and those that were started for others are up."""
+        return time.monotonic() > self.thawed_at and len(patiently(self.real.working)) >= self.plan.fleet.workers
+
     def _picked(self, blow: Blow) -> Child:
         workers = patiently(self.real.working)
         return workers[int(blow.pick * len(workers))]
@@ -159,11 +163,11 @@ class _Driver:
         self.real.freeze(worker)
         thaws_at = time.monotonic() + _FROZEN_CLAIMS * self.plan.fleet.claim_seconds
         self.agenda.append((thaws_at, lambda: self.real.thaw(worker) if worker.is_alive else None))
-        self.quiet_at = max(self.quiet_at, thaws_at + _LATE_EFFECT_S)
+        self.thawed_at = thaws_at
 
     def _is_quiet(self) -> bool:
         """Whether no worker that was frozen can still be about to do what it was at."""
-        return time.monotonic() > self.quiet_at
+        return time.monotonic() > self.thawed_at + _LATE_EFFECT_S
 
     def _redis(self, act: Callable[[Redis], object]) -> None:
         with Redis.from_url(self.real.url) as client:

@@ -22,9 +22,9 @@ class BlowKind(StrEnum):
 
 HITS_A_WORKER = frozenset({BlowKind.KILL_WORKER, BlowKind.STOP_WORKER, BlowKind.FREEZE_WORKER})
 WEIGHTS = {
-    BlowKind.KILL_WORKER: 5,
+    BlowKind.KILL_WORKER: 6,
     BlowKind.STOP_WORKER: 2,
-    BlowKind.FREEZE_WORKER: 2,
+    BlowKind.FREEZE_WORKER: 1,
     BlowKind.KILL_SERVER: 1,
     BlowKind.DROP_CONNECTIONS: 2,
     BlowKind.MODEL_BUSY: 1,

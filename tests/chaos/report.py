@@ -17,6 +17,8 @@ class Recovery:
     p50_s: float = 0.0
     p99_s: float = 0.0
     max_s: float = 0.0
+    slowest: tuple[str, ...] = ()
+    """Those that took longest, to be looked into."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,7 @@ class Report:
         yield "turns and calls held when killed", f"{self.recovery.claims}"
         moved = f"p50 {self.recovery.p50_s:.1f}, p99 {self.recovery.p99_s:.1f}, max {self.recovery.max_s:.1f}"
         yield "seconds until they moved again", moved
+        yield "the slowest of them", "; ".join(self.recovery.slowest)
         yield "turns, tool calls", f"{self.turns}, {self.calls}"
         yield "seconds", f"{self.seconds:.0f}"
         yield "blows", _counted(self.blows)

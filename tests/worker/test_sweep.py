@@ -135,7 +135,7 @@ def test_the_longer_a_run_has_waited_the_later_it_is_looked_at_again(waited_seco
     assert mended(waiting, BACKLOG) == LookAgain(seconds=min(max(waited_seconds, 30), 900))
 
 
-@pytest.mark.parametrize(("ahead_seconds", "remedy"), [(31, SendTurn()), (29, LookAgain(seconds=60))])
+@pytest.mark.parametrize(("ahead_seconds", "remedy"), [(16, SendTurn()), (14, LookAgain(seconds=60))])
 def test_a_message_is_lost_when_much_younger_ones_have_come(ahead_seconds: int, remedy: Repair) -> None:
     delivered = replace(BACKLOG, delivered_ms={Queue.TURNS: RUN.sent_ms + ahead_seconds * 1000})
     assert mended(RUN, delivered) == remedy
