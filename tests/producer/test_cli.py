@@ -130,7 +130,7 @@ def test_batches_are_listed_with_what_they_wait_for(capsys: pytest.CaptureFixtur
     assert "no batch is on record" in Said(capsys, "status").out
     submitted(capsys)
     said = Said(capsys, "status")
-    assert said.out.splitlines()[1].split() == ["nightly", "2", "2", "0", "0", "0", "0", "$0.0000"]
+    assert said.out.splitlines()[1].split() == ["nightly", "2", "2", "0", "0", "0", "0", "0", "$0.0000"]
     assert "nightly waits: no worker is alive" in said.out
     (data,) = Said(capsys, "status", "--json").json
     assert data["waiting"] == ["no worker is alive: start some with `paceline worker`"]

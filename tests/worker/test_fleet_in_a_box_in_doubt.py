@@ -7,25 +7,26 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worker.box.box import WAITING, Over, play_out
+from worker.box.box import STOPPING, WAITING, Over, play_out
 from worker.box.plan import Fate, Plan, Strike
 from worker.box.plays import PLAYS
 from worker.box.promises import REPAIR_SECONDS, check_promises
 
+from paceline.core.agent import Agent
 from paceline.core.ledger import CallRan, EffectInDoubt, EffectRuledOut, Source
 
 ASKS_A_PERSON, ASKS_ITS_TOOL = "calls that run once", "calls that can tell"
 every_play = pytest.mark.parametrize("play", [ASKS_A_PERSON, ASKS_ITS_TOOL])
 
 
-def struck(play: str, strike: Strike) -> Iterator[tuple[str, Over]]:
+def struck(play: str, strike: Strike, agent: Agent = WAITING) -> Iterator[tuple[str, Over]]:
     """The play with this strike at each step at which a call is under way."""
-    steps = play_out(PLAYS[play], agent=WAITING).steps
+    steps = play_out(PLAYS[play], agent=agent).steps
     at_calls = [step for step, what in enumerate(steps, start=1) if "call" in what or "tool" in what]
     for step in at_calls:
         yield (
             f"{strike.name} at step {step}, {steps[step - 1]}",
-            play_out(PLAYS[play], Plan(strikes={step: strike}), agent=WAITING),
+            play_out(PLAYS[play], Plan(strikes={step: strike}), agent=agent),
         )
 
 
@@ -67,6 +68,17 @@ def test_a_tool_that_can_tell_is_asked_and_nobody_else() -> None:
 def test_a_person_is_asked_where_the_tool_cannot_tell() -> None:
     asked = [who_was_asked(over) for _, over in struck(ASKS_A_PERSON, Strike.KILL)]
     assert set().union(*asked) == {Source.PERSON}
+
+
+def test_an_agent_that_does_not_wait_fails_within_a_claim_and_a_sweep() -> None:
+    reasons = set()
+    for when, over in struck(ASKS_A_PERSON, Strike.KILL, STOPPING):
+        check_promises(over)
+        has_doubt = any(isinstance(entry, EffectInDoubt) for entry in over.ledger)
+        assert over.record.reason == ("unknown_effect" if has_doubt else "final_answer"), when
+        assert over.seconds <= play_out(PLAYS[ASKS_A_PERSON], agent=STOPPING).seconds + REPAIR_SECONDS, when
+        reasons.add(over.record.reason)
+    assert reasons == {"unknown_effect", "final_answer"}
 
 
 @given(

@@ -59,6 +59,8 @@ AGENT = Agent(
     on_unknown_effect=OnUnknownEffect.TELL,
 )
 """Tells the model of a call that may have taken effect: its runs wait for nobody."""
+STOPPING = replace(AGENT, on_unknown_effect=OnUnknownEffect.STOP)
+"""Fails rather than wait."""
 WAITING = replace(AGENT, on_unknown_effect=OnUnknownEffect.WAIT)
 """Awaits the decision of a person, who knows what has taken effect."""
 
@@ -174,7 +176,7 @@ class Box:
         record = await self.store.run(run_id)
         assert record is not None
         for state in await self.store.open_call_states(run_id):
-            if state.awaits_person:
+            if state.awaits_person and self._agent.on_unknown_effect is OnUnknownEffect.WAIT:
                 await self._resolve(record.run, state.call)
 
     async def _resolve(self, run: Run, call: OpenCall) -> None:

@@ -113,10 +113,10 @@ def _list(fleet: Fleet, batches: list[Batch]) -> None:
         progress = progress_of(now, Start(at_seconds=0, done=0), 0)
         succeeded = sum(n for reason, n in now.counts.reasons.items() if reason == "final_answer")
         rows.append(
-            (batch.name, progress.rows, progress.queued, progress.running, progress.held, succeeded,
+            (batch.name, progress.rows, progress.queued, progress.running, progress.held, progress.undecided, succeeded,
              progress.done - succeeded, dollars(progress.cost_usd))
         )  # fmt: skip
-    print_table(("batch", "rows", "queued", "running", "on hold", "succeeded", "other ends", "cost"), rows)
+    print_table(("batch", "rows", "queued", "running", "on hold", "to decide", "succeeded", "other ends", "cost"), rows)
     for batch in batches:
         for reason in _waits(fleet, batch):
             typer.echo(f"{batch.name} waits: {reason}")
