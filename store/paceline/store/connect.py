@@ -12,7 +12,7 @@ from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import AuthenticationError, RedisClusterException, RedisError
 
@@ -120,8 +120,19 @@ def _sentinel(url: str) -> Redis:
     options: dict[str, Any] = {**_SOCKET_OPTIONS, "username": parts.username, "password": parts.password}
     # redis-py leaves its Sentinel untyped.
     sentinel: Any = Sentinel(addresses, socket_timeout=_SOCKET_OPTIONS["socket_connect_timeout"])  # type: ignore[no-untyped-call]
-    primary: Redis = sentinel.master_for(service, db=int(parts.path.strip("/") or 0), **options)
+    database = int(parts.path.strip("/") or 0)
+    primary: Redis = sentinel.master_for(service, redis_class=_Watched, db=database, **options)
     return primary
+
+
+class _Watched(Redis):
+    """A client of whichever server the sentinels call primary. It gives their connections back with its own."""
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        await super().aclose(close_connection_pool)
+        pool = cast("SentinelConnectionPool", self.connection_pool)
+        for sentinel in pool.sentinel_manager.sentinels:
+            await sentinel.aclose()
 
 
 class Severity(StrEnum):
