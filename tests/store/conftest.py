@@ -10,8 +10,9 @@ from support.worlds import TwiceRedis, World, memory_world, redis_world
 
 from paceline.store.connect import connect
 
-_URLS = {"redis": "valkey_url", "cluster": "cluster_url", "redis-7": "redis_server_url"}
-"""For each kind of server, the fixture that knows its address."""
+_URLS = {"redis": "acl_url", "cluster": "cluster_url", "redis-7": "redis_server_url"}
+"""For each kind of server, the fixture that knows its address. What needs no more rights than are documented is shown
+by the way."""
 _ALWAYS = ("memory", "redis", "redis-every-command-twice")
 _EVERYWHERE = ("test_store_contract",)
 """What is held against every kind of server; all else is about the scripts, which are the same everywhere."""

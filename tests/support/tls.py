@@ -29,6 +29,14 @@ def tls_url(valkey_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield f"rediss://127.0.0.1:{proxy.port}/0?ssl_ca_certs={authority}"
 
 
+def with_another_authority(url: str) -> str:
+    """The same address, with an authority that does not vouch for it."""
+    address, _, authority = url.partition("?ssl_ca_certs=")
+    folder = Path(authority).parent / "other"
+    folder.mkdir(exist_ok=True)
+    return f"{address}?ssl_ca_certs={_certify(folder)}"
+
+
 def _certify(folder: Path) -> Path:
     """An authority, and a certificate by it for 127.0.0.1. Returns the authority's file."""
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")

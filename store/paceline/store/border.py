@@ -16,8 +16,8 @@ def border() -> Iterator[None]:
     try:
         yield
     except ResponseError as error:
-        # No server is to blame for a fault in a script, and no retry will help.
-        if type(error) is ResponseError and "script: " in str(error):
+        # No server is to blame for a fault in a script, and no retry will help; unless it lacked a right.
+        if type(error) is ResponseError and "script: " in str(error) and "ACL failure" not in str(error):
             raise Bug(f"a script of the record failed: {error}") from error
         raise InfrastructureError(f"Redis refused a command of the record: {error}") from error
     except (RedisError, RedisClusterException) as error:
