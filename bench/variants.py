@@ -103,7 +103,7 @@ def _submit(stage: Stage, work: Work, tool_path: str) -> Batch:
         max_tokens=MAX_TOKENS,
         system=SYSTEM,
         tools=(Registry().load(tool_path).spec,),
-        limits=Limits(turns=None, tokens=None, seconds=None, usd=1e6),
+        limits=Limits(turns=None, tokens=None, seconds=None, usd=1e6, repeats=None),
     )
     rows = [{"id": str(number), "prompt": work.prompt} for number in range(work.runs)]
     return stage.fleet.submit(AgentFile(agent=agent, template=None), rows, batch=f"bench-{secrets.token_hex(4)}")

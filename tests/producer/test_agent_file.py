@@ -45,7 +45,7 @@ def test_every_key_reaches_the_agent(tmp_path: Path) -> None:
     file = loaded(
         tmp_path,
         GOOD + "max_tokens: 100\nsystem: Be brief\nprompt: Who owns {service}?\ntools: [pf_all:find]\n"
-        "limits: {turns: 3, tokens: null, seconds: 60, deadline: 3600, usd: 0.5}\n"
+        "limits: {turns: 3, tokens: null, seconds: 60, deadline: 3600, usd: 0.5, repeats: 4, error_turns: null}\n"
         "model_attempts: 2\nempty_retries: 0\npauses: 1\non_unknown_effect: tell\n",
     )
     agent, limits = file.agent, file.agent.limits
@@ -63,6 +63,7 @@ def test_every_key_reaches_the_agent(tmp_path: Path) -> None:
         3600,
         0.5,
     )
+    assert (limits.repeats, limits.error_turns) == (4, None)
     assert agent.on_unknown_effect is OnUnknownEffect.TELL
     assert [tool.path for tool in agent.tools] == ["pf_all:find", "paceline.tools:read_result"]
     assert file.template is not None
@@ -115,7 +116,7 @@ def test_a_file_without_keys_is_refused(tmp_path: Path, text: str, found: str) -
         ("limits:\n  turn: 5\n", "agent.yaml:4: limits.turn: unknown key: did you mean `turns`?"),
         ("limits:\n  xyz: 5\n", "agent.yaml:4: limits.xyz: unknown key: the keys here are turns, tokens, seconds"),
         ("finish: {type: object}\n", "agent.yaml:3: finish: not supported yet"),
-        ("limits: {repeats: 3}\n", "agent.yaml:3: limits.repeats: not supported yet"),
+        ("limits: {repeats: 1}\n", "agent.yaml:3: limits.repeats: expected"),
         ("max_tokens: many\n", "agent.yaml:3: max_tokens: expected integer, found 'many'"),
         ("max_tokens: 0\n", "agent.yaml:3: max_tokens: expected"),
         ("max_tokens: true\n", "agent.yaml:3: max_tokens: expected integer, found True"),

@@ -27,6 +27,18 @@ class Limits:
     deadline_seconds: float | None = None
     """From submission, by the clock."""
     usd: float | None = 1.0
+    repeats: int | None = 3
+    """The same call in a row: so many times, and it is not run any more; once more, and the run stops."""
+    error_turns: int | None = 3
+    """Turns in a row in which every call failed."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data. What came later is left out where it is the default: an agent keeps its digest."""
+        data = asdict(self)
+        for name in ("repeats", "error_turns"):
+            if data[name] == getattr(Limits(), name):
+                del data[name]
+        return data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +58,8 @@ class Agent:
 
     def freeze(self) -> bytes:
         """The definition as bytes, for the record."""
-        data = {**asdict(self), "tools": [tool.to_json() for tool in self.tools], "version": AGENT_VERSION}
+        own = {"tools": [tool.to_json() for tool in self.tools], "limits": self.limits.to_json()}
+        data = {**asdict(self), **own, "version": AGENT_VERSION}
         if self.on_unknown_effect is OnUnknownEffect.WAIT:
             del data["on_unknown_effect"]  # as before there was such a thing: an agent keeps its digest
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()

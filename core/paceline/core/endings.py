@@ -20,6 +20,8 @@ class StopReason(StrEnum):
     TIME_BUDGET = "time_budget"
     DEADLINE = "deadline"
     COST_BUDGET = "cost_budget"
+    REPEAT_CALLS = "repeat_calls"
+    TOOL_ERRORS = "tool_errors"
     OUTPUT_TRUNCATED = "output_truncated"
     CONTEXT_WINDOW = "context_window"
     REFUSAL = "refusal"
@@ -69,6 +71,14 @@ class DeadlineExceeded(RunEndedWithoutAnswer):
 
 class CostBudgetExceeded(RunEndedWithoutAnswer):
     """The next call could have passed `limits.usd`."""
+
+
+class CallsRepeated(RunEndedWithoutAnswer):
+    """The model asked for the same call once more than `limits.repeats` allows."""
+
+
+class ToolsFailed(RunEndedWithoutAnswer):
+    """Every call failed in `limits.error_turns` turns in a row."""
 
 
 class OutputTruncated(RunEndedWithoutAnswer):
@@ -129,6 +139,8 @@ ENDINGS: Mapping[StopReason, Ending] = MappingProxyType(
         StopReason.TIME_BUDGET: _stopped(ErrorClass.BUDGET, TimeBudgetExceeded),
         StopReason.DEADLINE: _stopped(ErrorClass.BUDGET, DeadlineExceeded),
         StopReason.COST_BUDGET: _stopped(ErrorClass.BUDGET, CostBudgetExceeded),
+        StopReason.REPEAT_CALLS: _stopped(ErrorClass.LOOP, CallsRepeated),
+        StopReason.TOOL_ERRORS: _stopped(ErrorClass.TOOL, ToolsFailed),
         StopReason.OUTPUT_TRUNCATED: _stopped(ErrorClass.MODEL, OutputTruncated),
         StopReason.CONTEXT_WINDOW: _stopped(ErrorClass.BUDGET, ContextWindowExceeded),
         StopReason.REFUSAL: _failed(ErrorClass.MODEL, ModelRefused),

@@ -41,6 +41,16 @@ def past_deadline(limits: Limits, run: Run, now_ms: int) -> Outcome | None:
     )
 
 
+def tool_errors(limits: Limits, error_turns: int) -> Outcome | None:
+    """The end of a run whose calls all failed for so many turns in a row; None while it may try again."""
+    if limits.error_turns is None or error_turns < limits.error_turns:
+        return None
+    return Outcome(
+        reason=StopReason.TOOL_ERRORS,
+        message=f"every call failed in {error_turns} turns in a row (limits.error_turns)",
+    )
+
+
 def _turns(limits: Limits, run: Run) -> Outcome | None:
     if limits.turns is None or run.turn <= limits.turns:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from . import repeats
 from .ids import AgentDigest, RunId
 from .lifecycle import State
 from .usage import Usage
@@ -25,17 +26,28 @@ class Streaks:
     """Workers lost in a row while they held this turn."""
     max_tokens: int = 0
     """The raised `max_tokens` of this turn; 0: the agent's own."""
+    error_turns: int = 0
+    """Turns in a row in which every call failed, up to the last answer."""
+    asked: repeats.History = ()
+    """What the last turns asked for, as far as repeats are looked for in it."""
+
+    def next_turn(self, *, error_turns: int, pauses: int = 0, empties: int = 0) -> Streaks:
+        """After an answer that moves the run on: what concerns only this turn is forgotten."""
+        return Streaks(pauses=pauses, empties=empties, error_turns=error_turns, asked=self.asked)
 
     def encode(self) -> str:
         """As stored; empty where nothing is in a row, as is the rule."""
         values = (self.failures, self.throttles, self.pauses, self.empties, self.cuts, self.losses, self.max_tokens)
-        return ",".join(map(str, values)) if any(values) else ""
+        of_calls = (self.error_turns, repeats.encode(self.asked))
+        stored = (*values, *of_calls) if any(of_calls) else values
+        return ",".join(map(str, stored)) if any(stored) else ""
 
     @classmethod
     def decode(cls, text: str) -> Streaks:
         if not text:
             return cls()
-        failures, throttles, pauses, empties, cuts, losses, max_tokens = map(int, text.split(","))
+        *counts, asked = text.split(",") if text.count(",") > _LAST_PLAIN else (*text.split(","), "0", "")
+        failures, throttles, pauses, empties, cuts, losses, max_tokens, error_turns = map(int, counts)
         return cls(
             failures=failures,
             throttles=throttles,
@@ -44,7 +56,13 @@ class Streaks:
             cuts=cuts,
             losses=losses,
             max_tokens=max_tokens,
+            error_turns=error_turns,
+            asked=repeats.decode(asked),
         )
+
+
+_LAST_PLAIN = 6
+"""Commas in what is stored where nothing is known of calls; earlier versions wrote no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

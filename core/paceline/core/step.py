@@ -9,16 +9,18 @@ worker lost     -> GoOn | Finish
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import assert_never
 
 from .agent import Agent
 from .answer import Answer, Call
 from .endings import ErrorClass, Outcome, StopReason
-from .limits import breach, seconds_left
+from .ids import CallId
+from .limits import breach, seconds_left, tool_errors
 from .models import max_output_tokens
+from .repeats import Repeats, find_repeats, nudge
 from .run import Run, Streaks
 from .transcript import (
     GO_ON_AFTER_CUT,
@@ -50,6 +52,8 @@ class TurnBegun:
 
     new_bytes: int
     now_ms: int
+    all_failed: bool | None = None
+    """Whether every call of the turn before failed; None: it had none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,8 @@ class ModelAnswered:
 
     answer: Answer
     so_far: str = ""
+    all_failed: bool | None = None
+    """As in TurnBegun."""
 
 
 class FailureKind(StrEnum):
@@ -103,11 +109,12 @@ class CallModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCalls:
-    """Append the assistant message, then run its calls."""
+    """Append the assistant message, then run its calls; but for those that are `answered` here, with an error."""
 
     append: Fragment
     calls: tuple[Call, ...]
     streaks: Streaks
+    answered: Mapping[CallId, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +152,8 @@ def next_step(agent: Agent, run: Run, happening: Happening) -> Step:
     match happening:
         case TurnBegun():
             return _before_call(agent, run, happening)
-        case ModelAnswered(answer=answer, so_far=so_far):
-            return _after_answer(agent, run, answer, so_far)
+        case ModelAnswered():
+            return _after_answer(agent, run, happening)
         case ModelCallFailed():
             return _after_failure(agent, run, happening)
         case WorkerLost():
@@ -160,26 +167,34 @@ def _before_call(agent: Agent, run: Run, begun: TurnBegun) -> CallModel | Finish
         return Finish(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled"))
     max_tokens = run.streaks.max_tokens or agent.max_tokens
     known = run.context_tokens + begun.new_bytes // _CHARS_PER_TOKEN
-    outcome = breach(agent, run, input_tokens=known, max_tokens=max_tokens, now_ms=begun.now_ms)
+    outcome = tool_errors(agent.limits, _error_turns(run, begun.all_failed)) or breach(
+        agent, run, input_tokens=known, max_tokens=max_tokens, now_ms=begun.now_ms
+    )
     if outcome:
         return Finish(outcome=outcome)
     return CallModel(max_tokens=max_tokens, seconds_left=seconds_left(agent.limits, run))
 
 
-def _after_answer(agent: Agent, run: Run, answer: Answer, so_far: str) -> Step:
+def _error_turns(run: Run, all_failed: bool | None) -> int:
+    if all_failed is None:
+        return run.streaks.error_turns
+    return run.streaks.error_turns + 1 if all_failed else 0
+
+
+def _after_answer(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
     if run.cancel_requested:
         return Finish(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled"))
-    match answer.stop_reason:
+    match answered.answer.stop_reason:
         case "end_turn" | "stop_sequence":
-            return _finished(agent, run, answer, so_far)
+            return _finished(agent, run, answered)
         case "tool_use":
-            return _asked(agent, run, answer)
+            return _asked(agent, run, answered)
         case "max_tokens":
-            return _cut(agent, run, answer)
+            return _cut(agent, run, answered)
         case "pause_turn":
-            return _paused(agent, run, answer)
+            return _paused(agent, run, answered)
         case "refusal":
-            message = f"the model refused: {answer.refusal}"
+            message = f"the model refused: {answered.answer.refusal}"
             return Finish(outcome=Outcome(reason=StopReason.REFUSAL, message=message))
         case "model_context_window_exceeded":
             message = "the conversation no longer fits the model's context window"
@@ -188,35 +203,61 @@ def _after_answer(agent: Agent, run: Run, answer: Answer, so_far: str) -> Step:
             return _broken(agent, run, f"the answer's stop reason is {other!r}")
 
 
-def _finished(agent: Agent, run: Run, answer: Answer, so_far: str) -> Step:
+def _moved_on(run: Run, answered: ModelAnswered, *, pauses: int = 0, empties: int = 0) -> Streaks:
+    error_turns = _error_turns(run, answered.all_failed)
+    return run.streaks.next_turn(error_turns=error_turns, pauses=pauses, empties=empties)
+
+
+def _finished(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
+    answer = answered.answer
     if answer.calls:
         return _broken(agent, run, "the answer ends the turn and asks for tools")
     if answer.fragment is None:
-        return _said_nothing(agent, run)
+        return _said_nothing(agent, run, answered)
     return Finish(
-        outcome=Outcome(reason=StopReason.FINAL_ANSWER, answer=so_far + answer.text),
+        outcome=Outcome(reason=StopReason.FINAL_ANSWER, answer=answered.so_far + answer.text),
         append=(answer.fragment,),
     )
 
 
-def _said_nothing(agent: Agent, run: Run) -> Step:
+def _said_nothing(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
     empties = run.streaks.empties + 1
     if empties > agent.empty_retries:
         message = f"the model's answer was empty {empties} times in a row"
         return Finish(outcome=Outcome(reason=StopReason.MODEL_ERROR, message=message))
-    return GoOn(append=(_AFTER_NOTHING,), advance=True, streaks=Streaks(empties=empties))
+    return GoOn(append=(_AFTER_NOTHING,), advance=True, streaks=_moved_on(run, answered, empties=empties))
 
 
-def _asked(agent: Agent, run: Run, answer: Answer) -> Step:
+def _asked(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
+    answer = answered.answer
     if answer.fragment is None or not answer.calls:
         return _broken(agent, run, "the answer asks for tools but names none")
-    return OpenCalls(append=answer.fragment, calls=answer.calls, streaks=Streaks())
+    repeats = _repeats(agent, run, answer)
+    over = next((repeat for repeat in repeats.found if repeat.times > (agent.limits.repeats or 0)), None)
+    if over:
+        message = f"{over.call.tool} was asked for with the same arguments {over.times} times in a row (limits.repeats)"
+        return Finish(outcome=Outcome(reason=StopReason.REPEAT_CALLS, message=message))
+    return OpenCalls(
+        append=answer.fragment,
+        calls=answer.calls,
+        streaks=replace(_moved_on(run, answered), asked=repeats.history),
+        answered={repeat.call.call_id: nudge(repeat) for repeat in repeats.found},
+    )
 
 
-def _cut(agent: Agent, run: Run, answer: Answer) -> Step:
+def _repeats(agent: Agent, run: Run, answer: Answer) -> Repeats:
+    limit = agent.limits.repeats
+    if limit is None:
+        return Repeats(found=(), history=())
+    exempt = {tool.name for tool in agent.tools if tool.repeatable}
+    return find_repeats(answer.calls, run.streaks.asked, limit=limit, exempt=exempt)
+
+
+def _cut(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
+    answer = answered.answer
     # No tool of a cut message runs: its arguments may be half of what the model meant.
     if answer.fragment is not None and answer.only_text:
-        return GoOn(append=(answer.fragment, _AFTER_CUT), advance=True, streaks=Streaks())
+        return GoOn(append=(answer.fragment, _AFTER_CUT), advance=True, streaks=_moved_on(run, answered))
     had, most = run.streaks.max_tokens or agent.max_tokens, max_output_tokens(agent.model)
     cuts = run.streaks.cuts + 1 if had >= most else 0
     if cuts >= 2:
@@ -226,14 +267,14 @@ def _cut(agent: Agent, run: Run, answer: Answer) -> Step:
     return GoOn(append=(), advance=False, streaks=raised)
 
 
-def _paused(agent: Agent, run: Run, answer: Answer) -> Step:
-    pauses = run.streaks.pauses + 1
+def _paused(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
+    answer, pauses = answered.answer, run.streaks.pauses + 1
     if answer.fragment is None or not awaits_server(json.loads(answer.fragment)):
         return _broken(agent, run, "the answer pauses with nothing to go on from")
     if pauses > agent.pauses:
         message = f"the model paused {pauses} times in a row"
         return Finish(outcome=Outcome(reason=StopReason.MODEL_ERROR, message=message))
-    return GoOn(append=(answer.fragment,), advance=True, streaks=Streaks(pauses=pauses))
+    return GoOn(append=(answer.fragment,), advance=True, streaks=_moved_on(run, answered, pauses=pauses))
 
 
 def _broken(agent: Agent, run: Run, message: str) -> Step:

@@ -18,6 +18,9 @@ from .ids import CallId
 Fragment = NewType("Fragment", bytes)
 """One message, as stored and as sent."""
 
+_ERROR_MARK = b'"is_error":true'
+"""As `result_block` writes it."""
+
 Message = Mapping[str, Any]
 Block = Mapping[str, Any]
 
@@ -94,6 +97,16 @@ def check_whole(fragments: Iterable[Fragment]) -> None:
 def tool_use_ids(message: Message) -> list[CallId]:
     """The ids of a message's own `tool_use` blocks, in order."""
     return [CallId(block["id"]) for block in message["content"] if block["type"] == "tool_use"]
+
+
+def all_failed(fragment: Fragment) -> bool | None:
+    """Whether every result in a message is an error; None where it holds none."""
+    if fragment.find(b'"tool_result"') < 0:
+        return None
+    if fragment.find(_ERROR_MARK) < 0:
+        return False  # as nearly always: no need to look closer
+    results = [block for block in json.loads(fragment)["content"] if block["type"] == "tool_result"]
+    return all(block.get("is_error") for block in results) if results else None
 
 
 def text_of(message: Message) -> str:

@@ -26,7 +26,7 @@ from paceline.tools import Registry, read_result_tool
 from .template import BadTemplate, Template, read_template
 from .yaml_lines import KeyPath, NotYaml, YamlFile, read_yaml
 
-NOT_YET = ("finish", "compact_at", "limits.repeats", "limits.error_turns")
+NOT_YET = ("finish", "compact_at")
 """Keys of the design that this release does not read yet."""
 
 
@@ -60,6 +60,8 @@ class _LimitsSection(_Section):
     seconds: _PositiveNumber | None = None
     deadline: _PositiveNumber | None = None
     usd: _PositiveNumber | None = None
+    repeats: Annotated[int, Field(ge=2, le=10)] | None = None
+    error_turns: _Positive | None = None
 
 
 class _FileSection(_Section):

@@ -20,6 +20,8 @@ WHAT_TO_DO: Mapping[StopReason, str] = MappingProxyType(
         StopReason.TIME_BUDGET: "raise limits.seconds, or make slow tools faster",
         StopReason.DEADLINE: "raise limits.deadline, or add workers",
         StopReason.COST_BUDGET: "raise limits.usd, or take a cheaper model",
+        StopReason.REPEAT_CALLS: "see which call: paceline show RUN; declare a tool that polls `repeatable`",
+        StopReason.TOOL_ERRORS: "see what the tools said: paceline show RUN",
         StopReason.OUTPUT_TRUNCATED: "ask for a shorter answer",
         StopReason.CONTEXT_WINDOW: "give the model shorter tool results",
         StopReason.REFUSAL: "see what the model refused: paceline show RUN",

@@ -13,7 +13,13 @@ from paceline.core.usage import NANO_USD, Usage
 from paceline.store.port import RunRecord
 
 _ENDED_BY_AN_ANSWER = frozenset(
-    {StopReason.FINAL_ANSWER, StopReason.OUTPUT_TRUNCATED, StopReason.REFUSAL, StopReason.CONTEXT_WINDOW}
+    {
+        StopReason.FINAL_ANSWER,
+        StopReason.REPEAT_CALLS,
+        StopReason.OUTPUT_TRUNCATED,
+        StopReason.REFUSAL,
+        StopReason.CONTEXT_WINDOW,
+    }
 )
 
 

@@ -145,6 +145,7 @@ def encode_call(call: OpenCall, place: int) -> bytes:
         "input": call.raw_input,
         "effect": call.effect,
         "placement": call.placement,
+        **({} if call.answer is None else {"answer": call.answer}),
     }
     return json.dumps(data, separators=(",", ":")).encode()
 
@@ -158,6 +159,7 @@ def decode_call(call_id: CallId, stored: bytes) -> tuple[int, OpenCall]:
         raw_input=data["input"],
         effect=Effect(data["effect"]),
         placement=Placement(data["placement"]),
+        answer=data.get("answer"),
     )
     return data["place"], call
 

@@ -124,6 +124,8 @@ class OpenCall:
     raw_input: str
     effect: Effect
     placement: Placement
+    answer: str | None = None
+    """Set: the tool does not run. The model is told this, as an error."""
 
 
 class Written(StrEnum):

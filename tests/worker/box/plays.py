@@ -65,6 +65,7 @@ PLAYS: Mapping[str, Play] = MappingProxyType(
         "calls that run once": _asking(["charge", "fetch", "charge"]),
         "calls that can tell": _asking(["bill", "fetch", "bill"], ["bill"]),
         "all kinds of calls": _asking(["charge", "look", "put", "charge"], ["look"]),
+        "calls that come again": _asking(["fetch"], ["fetch", "look"], ["fetch", "look", "charge"]),
         "holds": _held,
         "cut answers": _cut,
         "pauses": _paused,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from functools import partial
 
 from paceline.core.agent import Agent
@@ -117,14 +116,16 @@ async def _execute(desk: Desk, agent: Agent, run_id: RunId, turn: int, call: Ope
 
 
 async def _tool_result(desk: Desk, agent: Agent, run_id: RunId, turn: int, call: OpenCall, attempt: int) -> ToolResult:
+    if call.answer is not None:
+        return _told(call.answer)
     spec = agent.tools_by_name.get(call.tool)
     if spec is None:
-        return _no_such_tool(call.tool, list(agent.tools_by_name))
+        known = ", ".join(agent.tools_by_name) or "none"
+        return _told(f"There is no tool {call.tool!r}. The tools are: {known}.")
     prepared = prepare(desk, spec, run_id, turn, call, attempt=attempt)
     with desk.guard(spec.timeout_s + KILL_MARGIN_SECONDS):
         return await run_tool(prepared.tool, prepared.arguments, prepared.context)
 
 
-def _no_such_tool(name: str, known: Sequence[str]) -> ToolResult:
-    text = f"There is no tool {name!r}. The tools are: {', '.join(known) or 'none'}."
+def _told(text: str) -> ToolResult:
     return ToolResult(content=text, is_error=True, chars=len(text))

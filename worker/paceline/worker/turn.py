@@ -32,7 +32,7 @@ from paceline.core.step import (
     said_so_far,
 )
 from paceline.core.tool_spec import Effect, Placement
-from paceline.core.transcript import Fragment, check_next, check_sendable, results_message
+from paceline.core.transcript import Fragment, all_failed, check_next, check_sendable, results_message
 from paceline.core.wire import queue_of_turn
 from paceline.store.port import Begun, Held, NotBegun, OpenCall, TurnWrite, Written
 
@@ -111,7 +111,8 @@ class Attempt:
         missing = await self.desk.missing_tools(self.agent)
         if missing:
             return await self._wait(seconds=_TOOLS_RETRY_SECONDS, reason=missing)
-        step = next_step(self.agent, self.run, TurnBegun(new_bytes=self._new_bytes(), now_ms=self.begun_ms))
+        begun = TurnBegun(new_bytes=self._new_bytes(), now_ms=self.begun_ms, all_failed=all_failed(self.fragments[-1]))
+        step = next_step(self.agent, self.run, begun)
         match step:
             case CallModel():
                 return await self._call_model(step)
@@ -163,7 +164,8 @@ class Attempt:
         return await self._take(step, spent, entries, context_tokens=None)
 
     async def _answered(self, answer: Answer, took_ms: int) -> Sequence[Message]:
-        step = next_step(self.agent, self.run, ModelAnswered(answer=answer, so_far=said_so_far(self.fragments)))
+        so_far, failed = said_so_far(self.fragments), all_failed(self.fragments[-1])
+        step = next_step(self.agent, self.run, ModelAnswered(answer=answer, so_far=so_far, all_failed=failed))
         spent = Spent(
             usage=answer.usage,
             cost_nanousd=answer.cost_nanousd or 0,
@@ -263,7 +265,7 @@ class Attempt:
         self, step: OpenCalls, spent: Spent, entries: tuple[Entry, ...], *, context_tokens: int
     ) -> Sequence[Message]:
         self._check((step.append,))
-        calls = [_open_call(self.agent, call) for call in step.calls]
+        calls = [_open_call(self.agent, call, step.answered.get(call.call_id)) for call in step.calls]
         write = TurnWrite(
             append=(step.append,), spent=spent, context_tokens=context_tokens, streaks=step.streaks, ledger=entries
         )
@@ -325,9 +327,10 @@ class Attempt:
             previous = fragment
 
 
-def _open_call(agent: Agent, call: Call) -> OpenCall:
-    """The call as it is recorded. A tool that the agent does not have only yields an error: cheap, and of no effect."""
-    spec = agent.tools_by_name.get(call.tool)
+def _open_call(agent: Agent, call: Call, answer: str | None) -> OpenCall:
+    """The call as it is recorded. One that is answered already, or whose tool the agent does not have, only yields an
+    error: cheap, and of no effect."""
+    spec = None if answer is not None else agent.tools_by_name.get(call.tool)
     effect = spec.effect if spec else Effect.READS
     inline = spec is None or (spec.placement is Placement.INLINE and effect is Effect.READS)
     return OpenCall(
@@ -336,4 +339,5 @@ def _open_call(agent: Agent, call: Call) -> OpenCall:
         raw_input=call.raw_input,
         effect=effect,
         placement=Placement.INLINE if inline else Placement.FLEET,
+        answer=answer,
     )
