@@ -75,6 +75,7 @@ class QoS(redis.QoS):
         """Let a lost channel be collected once nothing remains that it would have to give back at exit."""
         if self.channel.is_lost and len(self._delivered) == len(self._dirty):
             self._on_collect.cancel()
+            self.channel._disconnect_pools()  # the sockets that were opened to settle what had been delivered
 
     def _owe(self, delivery_tag: str, lost: Exception) -> None:
         event_loop = self.channel.event_loop
@@ -98,8 +99,18 @@ class _Outliving:
     is_lost = False
 
     def __init__(self, connection: Any, **kwargs: Any) -> None:
+        self._clients: dict[bool, tuple[Any, Any]] = {}
         self._transport = connection  # `connection` becomes None at a close; tags are settled after that
         super().__init__(connection, **kwargs)  # type: ignore[call-arg]
+
+    def _create_client(self: Any, asynchronous: bool = False) -> Any:
+        # kombu makes a client for every message and every acknowledgement: a face of its pool, thread-safe, and dear.
+        pool = self.async_pool if asynchronous else self.pool
+        of_pool, client = self._clients.get(asynchronous, (None, None))
+        if of_pool is not pool:
+            client = super()._create_client(asynchronous)  # type: ignore[misc]
+            self._clients[asynchronous] = (pool, client)
+        return client
 
     @property
     def state(self) -> Any:
