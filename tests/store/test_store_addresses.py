@@ -103,7 +103,7 @@ async def test_the_documented_rights_are_enough(valkey_url: str) -> None:
 
 @pytest.mark.parametrize("right", NEEDED)
 async def test_no_documented_right_is_without_need(valkey_url: str, right: str) -> None:
-    with pytest.raises(InfrastructureError, match="no permissions|EXEC without MULTI"):
+    with pytest.raises(InfrastructureError, match=r"no permissions|EXEC without MULTI"):
         await _spend_a_day(valkey_url, rights=documented_rules()[0], without=right)
 
 
