@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import kombu.entity
@@ -27,6 +30,9 @@ from .publishing import PublishingAmqp
 from .settings import Settings
 from .transport import transport_options
 from .turn import take_turn
+
+_CUT = signal.SIGUSR2
+"""Tells a forked child that the grace is over. Celery has taken SIGUSR1 for time limits."""
 
 
 def create_app(settings: Settings) -> Celery:
@@ -128,7 +134,9 @@ def _add_life_cycle(app: Celery, process: WorkerProcess, settings: Settings) -> 
                 process.start()
 
         def stop(self, worker: Any) -> None:
-            if not _forks(worker):
+            if _forks(worker):
+                _cut_children_later(worker.pool, settings.grace_seconds)
+            else:
                 process.drain(settings.grace_seconds)
 
         def terminate(self, worker: Any) -> None:
@@ -139,6 +147,7 @@ def _add_life_cycle(app: Celery, process: WorkerProcess, settings: Settings) -> 
     @signals.worker_process_init.connect(weak=False)
     def start_child(**_: object) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # as `killed_after` needs it
+        signal.signal(_CUT, lambda *_: process.cut())
         process.start(guard=killed_after)
         limit_memory(settings.tool_memory_mb)
 
@@ -149,6 +158,19 @@ def _add_life_cycle(app: Celery, process: WorkerProcess, settings: Settings) -> 
     @signals.worker_shutdown.connect(weak=False)
     def stop_parent(**_: object) -> None:
         process.stop()
+
+
+def _cut_children_later(pool: Any, seconds: float) -> None:
+    """Celery waits for the children's tasks without end: after the grace they are told to give their claims back."""
+
+    def cut() -> None:
+        for pid in pool.info["processes"]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, _CUT)
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True  # a worker that is done sooner does not wait for it
+    timer.start()
 
 
 def _forks(worker: Any) -> bool:

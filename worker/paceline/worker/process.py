@@ -59,6 +59,11 @@ class WorkerProcess:
         if self._loop is not None and self._desk is not None:
             self._loop.run(drain(self._desk, grace_seconds))
 
+    def cut(self) -> None:
+        """Make what is in flight give its claims back, now. Does not wait: a signal's handler may call it."""
+        if self._loop is not None and self._desk is not None:
+            self._loop.loop.call_soon_threadsafe(self._desk.in_flight.cut_tasks)
+
     def stop(self) -> None:
         """Retire: whatever this process still holds may be recovered at once."""
         with self._lock:
