@@ -91,7 +91,7 @@ def test_of_a_huge_turn_only_so_many_calls_are_followed() -> None:
 def test_streaks_are_stored_as_before_where_nothing_is_known_of_calls() -> None:
     known = Streaks(pauses=1, error_turns=2, asked=(frozenset({"0a0a0a0a", "1b1b1b1b"}), frozenset({"0a0a0a0a"})))
     assert Streaks.decode(known.encode()) == known
-    assert known.encode() == "0,0,1,0,0,0,0,2,0a0a0a0a1b1b1b1b/0a0a0a0a"
+    assert known.encode() == "0,0,1,0,0,0,0,2,0,0a0a0a0a1b1b1b1b/0a0a0a0a"
     assert Streaks.decode("0,0,1,0,0,0,8192") == Streaks(pauses=1, max_tokens=8192)
 
 

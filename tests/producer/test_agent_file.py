@@ -46,7 +46,7 @@ def test_every_key_reaches_the_agent(tmp_path: Path) -> None:
         tmp_path,
         GOOD + "max_tokens: 100\nsystem: Be brief\nprompt: Who owns {service}?\ntools: [pf_all:find]\n"
         "limits: {turns: 3, tokens: null, seconds: 60, deadline: 3600, usd: 0.5, repeats: 4, error_turns: null}\n"
-        "model_attempts: 2\nempty_retries: 0\npauses: 1\non_unknown_effect: tell\n",
+        "model_attempts: 2\nempty_retries: 0\npauses: 1\non_unknown_effect: tell\nfinish: {type: object}\n",
     )
     agent, limits = file.agent, file.agent.limits
     assert (agent.max_tokens, agent.system, agent.model_attempts, agent.empty_retries, agent.pauses) == (
@@ -63,6 +63,7 @@ def test_every_key_reaches_the_agent(tmp_path: Path) -> None:
         3600,
         0.5,
     )
+    assert agent.finish == {"type": "object"}
     assert (limits.repeats, limits.error_turns) == (4, None)
     assert agent.on_unknown_effect is OnUnknownEffect.TELL
     assert [tool.path for tool in agent.tools] == ["pf_all:find", "paceline.tools:read_result"]
@@ -115,7 +116,10 @@ def test_a_file_without_keys_is_refused(tmp_path: Path, text: str, found: str) -
         ("max_token: 5\n", "agent.yaml:3: max_token: unknown key: did you mean `max_tokens`?"),
         ("limits:\n  turn: 5\n", "agent.yaml:4: limits.turn: unknown key: did you mean `turns`?"),
         ("limits:\n  xyz: 5\n", "agent.yaml:4: limits.xyz: unknown key: the keys here are turns, tokens, seconds"),
-        ("finish: {type: object}\n", "agent.yaml:3: finish: not supported yet"),
+        ("compact_at: 0.6\n", "agent.yaml:3: compact_at: not supported yet"),
+        ("finish: {type: array}\n", "agent.yaml:3: finish: expected a JSON Schema with `type: object`"),
+        ("finish: {type: object, anyOf: []}\n", "agent.yaml:3: finish: the API takes none of anyOf"),
+        ("finish: {type: object, required: 3}\n", "agent.yaml:3: finish: not JSON Schema: at $.required: 3 is not"),
         ("limits: {repeats: 1}\n", "agent.yaml:3: limits.repeats: expected"),
         ("max_tokens: many\n", "agent.yaml:3: max_tokens: expected integer, found 'many'"),
         ("max_tokens: 0\n", "agent.yaml:3: max_tokens: expected"),
@@ -206,6 +210,12 @@ def test_two_tools_of_one_name_are_both_named(tmp_path: Path) -> None:
     (tmp_path / "pf_two.py").write_text(_tool("other", option="name='find'"))
     (line,) = refused(tmp_path, GOOD + "tools:\n- pf_one:find\n- pf_two:other\n")
     assert line.startswith("agent.yaml:5: tools.1: two tools are called 'find': pf_one:find and pf_two:other")
+
+
+def test_a_tool_may_not_be_called_as_the_one_that_hands_in(tmp_path: Path) -> None:
+    (tmp_path / "pf_finish.py").write_text(_tool("finish"))
+    (line,) = refused(tmp_path, GOOD + "finish: {type: object}\ntools:\n- pf_finish:finish\n")
+    assert line.startswith("agent.yaml:5: tools.0: pf_finish:finish is called 'finish'")
 
 
 def test_an_alias_that_holds_itself_does_no_harm(tmp_path: Path) -> None:

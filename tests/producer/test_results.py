@@ -111,3 +111,9 @@ def test_a_place_that_cannot_be_written_is_the_callers_to_mend(tmp_path: Path) -
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be written"):
         write_results(tmp_path / "file" / "out.jsonl", [])
+
+
+def test_what_a_run_handed_in_is_its_output_and_its_answer_the_text_of_it() -> None:
+    result = result_of(replace(SUCCESS, reason="finish_tool", answer='{"who": "Ada"}'))
+    assert (result.output, result.answer, result.turns) == ({"who": "Ada"}, '{"who": "Ada"}', 3)
+    assert result_of(SUCCESS).output is None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from worker.box.box import Over, play_out
+import pytest
+from worker.box.box import AGENT, Over, play_out
+from worker.box.plan import Plan, Strike
 from worker.box.promises import check_promises
 
 from paceline.core.transcript import Fragment
-from paceline.worker.scripted_model import ModelRequest, Reply, asks
+from paceline.worker.scripted_model import ModelRequest, Reply, asks, says
 
 
 def results(over: Over) -> list[str]:
@@ -39,4 +42,50 @@ def test_a_run_whose_calls_all_fail_is_stopped_before_the_next_call() -> None:
     over = play_out(misses)
     check_promises(over)
     assert (over.record.reason, over.record.error_class) == ("tool_errors", "tool")
+    assert len(over.requests) == 3
+
+
+HANDING_IN = replace(AGENT, finish={"type": "object", "properties": {"who": {"type": "string"}}, "required": ["who"]})
+
+
+def hands_in(request: ModelRequest, seen: int) -> Reply:
+    match request.turn:
+        case 1:
+            return says("It is Ada.")
+        case 2:
+            return asks(("c1", "charge", {}), ("f1", "finish", {"who": 3}))
+        case 3:
+            return asks(("c2", "charge", {}))
+        case _:
+            return asks(("f2", "finish", {"who": "Ada"}), ("c3", "charge", {}))
+
+
+def test_a_run_ends_with_what_it_hands_in_and_nothing_beside_it_runs() -> None:
+    over = play_out(hands_in, agent=HANDING_IN)
+    check_promises(over)
+    assert (over.record.reason, over.record.answer) == ("finish_tool", '{"who": "Ada"}')
+    assert len(over.charges) == 1
+    assert len(over.requests) == 4
+
+
+@pytest.mark.parametrize("strike", [Strike.KILL, Strike.STOP, Strike.OUTAGE])
+def test_a_run_hands_in_whatever_happens_on_its_way(strike: Strike) -> None:
+    quiet = play_out(hands_in, agent=HANDING_IN)
+    written = [step for step, what in enumerate(quiet.steps, 1) if "store.open_calls" in what or "store.finish" in what]
+    for step in written:
+        over = play_out(hands_in, Plan(strikes={step: strike}), HANDING_IN)
+        check_promises(over)
+        assert over.record.answer == quiet.record.answer, (strike, step)
+        assert len(over.charges) == 1
+
+
+def test_an_answer_that_hands_in_under_an_id_of_before_is_asked_for_again() -> None:
+    def reuses(request: ModelRequest, seen: int) -> Reply:
+        if request.turn == 1:
+            return asks(("c1", "look", {}))
+        return asks(("c1" if not seen else "c2", "finish", {"who": "Ada"}))
+
+    over = play_out(reuses, agent=HANDING_IN)
+    check_promises(over)
+    assert over.record.reason == "finish_tool"
     assert len(over.requests) == 3

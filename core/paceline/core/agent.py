@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from .finish import FINISH_TOOL
+from .finish import definition as finish_definition
 from .ids import AgentDigest, agent_digest
 from .tool_spec import ToolSpec
 from .unknown_effect import OnUnknownEffect
@@ -55,6 +57,8 @@ class Agent:
     empty_retries: int = 2
     pauses: int = 10
     on_unknown_effect: OnUnknownEffect = OnUnknownEffect.WAIT
+    finish: Mapping[str, Any] | None = None
+    """The JSON Schema of the output; set: a run ends by the `finish` tool alone."""
 
     def freeze(self) -> bytes:
         """The definition as bytes, for the record."""
@@ -62,6 +66,8 @@ class Agent:
         data = {**asdict(self), **own, "version": AGENT_VERSION}
         if self.on_unknown_effect is OnUnknownEffect.WAIT:
             del data["on_unknown_effect"]  # as before there was such a thing: an agent keeps its digest
+        if self.finish is None:
+            del data["finish"]
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
@@ -85,6 +91,11 @@ class Agent:
         return {tool.name: tool for tool in self.tools}
 
     @cached_property
+    def tool_names(self) -> Sequence[str]:
+        """Every tool that the model may call."""
+        return [*self.tools_by_name, *([] if self.finish is None else [FINISH_TOOL])]
+
+    @cached_property
     def head(self) -> bytes:
         """The request up to its messages, rendered once: the same bytes on every worker, so the prompt cache holds.
 
@@ -92,13 +103,18 @@ class Agent:
         (`cache_control` at the top level), so no stored message is ever touched for it.
         """
         members: dict[str, Any] = {"model": self.model, "cache_control": _EPHEMERAL}
-        if self.tools:
-            members["tools"] = [tool.definition() for tool in self.tools]
+        tools = self._definitions()
+        if tools:
+            members["tools"] = tools
         if self.system:
             members["system"] = [{"type": "text", "text": self.system, "cache_control": _EPHEMERAL}]
-        elif self.tools:
-            members["tools"][-1]["cache_control"] = _EPHEMERAL
+        elif tools:
+            tools[-1]["cache_control"] = _EPHEMERAL
         return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()[:-1] + b',"messages":['
+
+    def _definitions(self) -> list[dict[str, Any]]:
+        own = [tool.definition() for tool in self.tools]
+        return own if self.finish is None else [*own, finish_definition(self.finish)]
 
     def request(self, fragments: Sequence[bytes], *, max_tokens: int, user_id: str) -> bytes:
         """The body of a call: the head, the stored messages as they are, and what may differ between calls last."""

@@ -15,6 +15,7 @@ class StopReason(StrEnum):
     """Why a run ended. Each run has exactly one."""
 
     FINAL_ANSWER = "final_answer"
+    FINISH_TOOL = "finish_tool"
     MAX_TURNS = "max_turns"
     TOKEN_BUDGET = "token_budget"
     TIME_BUDGET = "time_budget"
@@ -23,6 +24,7 @@ class StopReason(StrEnum):
     REPEAT_CALLS = "repeat_calls"
     TOOL_ERRORS = "tool_errors"
     OUTPUT_TRUNCATED = "output_truncated"
+    INVALID_OUTPUT = "invalid_output"
     CONTEXT_WINDOW = "context_window"
     REFUSAL = "refusal"
     MODEL_ERROR = "model_error"
@@ -85,6 +87,10 @@ class OutputTruncated(RunEndedWithoutAnswer):
     """The model's answer was cut at the model's own maximum, twice in a row."""
 
 
+class OutputInvalid(RunEndedWithoutAnswer):
+    """The model did not hand in an output that fits the agent's `finish` schema."""
+
+
 class ContextWindowExceeded(RunEndedWithoutAnswer):
     """The conversation no longer fits the model's window."""
 
@@ -131,9 +137,12 @@ def _failed(error_class: ErrorClass, exception: type[RunEndedWithoutAnswer]) -> 
     return Ending(status=Status.FAILED, event=Event.FAIL, error_class=error_class, exception=exception)
 
 
+_SUCCEEDED = Ending(status=Status.SUCCEEDED, event=Event.SUCCEED, error_class=None, exception=None)
+
 ENDINGS: Mapping[StopReason, Ending] = MappingProxyType(
     {
-        StopReason.FINAL_ANSWER: Ending(status=Status.SUCCEEDED, event=Event.SUCCEED, error_class=None, exception=None),
+        StopReason.FINAL_ANSWER: _SUCCEEDED,
+        StopReason.FINISH_TOOL: _SUCCEEDED,
         StopReason.MAX_TURNS: _stopped(ErrorClass.BUDGET, MaxTurnsExceeded),
         StopReason.TOKEN_BUDGET: _stopped(ErrorClass.BUDGET, TokenBudgetExceeded),
         StopReason.TIME_BUDGET: _stopped(ErrorClass.BUDGET, TimeBudgetExceeded),
@@ -142,6 +151,7 @@ ENDINGS: Mapping[StopReason, Ending] = MappingProxyType(
         StopReason.REPEAT_CALLS: _stopped(ErrorClass.LOOP, CallsRepeated),
         StopReason.TOOL_ERRORS: _stopped(ErrorClass.TOOL, ToolsFailed),
         StopReason.OUTPUT_TRUNCATED: _stopped(ErrorClass.MODEL, OutputTruncated),
+        StopReason.INVALID_OUTPUT: _stopped(ErrorClass.MODEL, OutputInvalid),
         StopReason.CONTEXT_WINDOW: _stopped(ErrorClass.BUDGET, ContextWindowExceeded),
         StopReason.REFUSAL: _failed(ErrorClass.MODEL, ModelRefused),
         StopReason.MODEL_ERROR: _failed(ErrorClass.MODEL, ModelFailed),
@@ -160,7 +170,10 @@ ENDINGS: Mapping[StopReason, Ending] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a run ends: why, in words for a person, and its answer if (and only if) it succeeded."""
+    """How a run ends: why, in words for a person, and its answer if (and only if) it succeeded.
+
+    The answer of a run that ended by `finish` is what it handed in, as JSON text.
+    """
 
     reason: StopReason
     message: str = ""

@@ -28,17 +28,19 @@ class Streaks:
     """The raised `max_tokens` of this turn; 0: the agent's own."""
     error_turns: int = 0
     """Turns in a row in which every call failed, up to the last answer."""
+    reminders: int = 0
+    """Answers in a row that should have been handed in by `finish`."""
     asked: repeats.History = ()
     """What the last turns asked for, as far as repeats are looked for in it."""
 
-    def next_turn(self, *, error_turns: int, pauses: int = 0, empties: int = 0) -> Streaks:
+    def next_turn(self, *, error_turns: int, pauses: int = 0, empties: int = 0, reminders: int = 0) -> Streaks:
         """After an answer that moves the run on: what concerns only this turn is forgotten."""
-        return Streaks(pauses=pauses, empties=empties, error_turns=error_turns, asked=self.asked)
+        return Streaks(pauses=pauses, empties=empties, error_turns=error_turns, reminders=reminders, asked=self.asked)
 
     def encode(self) -> str:
         """As stored; empty where nothing is in a row, as is the rule."""
         values = (self.failures, self.throttles, self.pauses, self.empties, self.cuts, self.losses, self.max_tokens)
-        of_calls = (self.error_turns, repeats.encode(self.asked))
+        of_calls = (self.error_turns, self.reminders, repeats.encode(self.asked))
         stored = (*values, *of_calls) if any(of_calls) else values
         return ",".join(map(str, stored)) if any(stored) else ""
 
@@ -46,8 +48,8 @@ class Streaks:
     def decode(cls, text: str) -> Streaks:
         if not text:
             return cls()
-        *counts, asked = text.split(",") if text.count(",") > _LAST_PLAIN else (*text.split(","), "0", "")
-        failures, throttles, pauses, empties, cuts, losses, max_tokens, error_turns = map(int, counts)
+        *counts, asked = text.split(",") if text.count(",") > _LAST_PLAIN else (*text.split(","), "0", "0", "")
+        failures, throttles, pauses, empties, cuts, losses, max_tokens, error_turns, reminders = map(int, counts)
         return cls(
             failures=failures,
             throttles=throttles,
@@ -57,6 +59,7 @@ class Streaks:
             losses=losses,
             max_tokens=max_tokens,
             error_turns=error_turns,
+            reminders=reminders,
             asked=repeats.decode(asked),
         )
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import assert_never
 
+from . import finish
 from .agent import Agent
 from .answer import Answer, Call
 from .endings import ErrorClass, Outcome, StopReason
@@ -41,6 +42,7 @@ _JITTER = 0.25
 
 _AFTER_CUT = user_text(GO_ON_AFTER_CUT)
 _AFTER_NOTHING = user_text(GO_ON_AFTER_NOTHING)
+_REMINDER = user_text(finish.REMINDER)
 
 
 # What has happened ---------------------------------------------------------------------------------------------------
@@ -203,9 +205,9 @@ def _after_answer(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
             return _broken(agent, run, f"the answer's stop reason is {other!r}")
 
 
-def _moved_on(run: Run, answered: ModelAnswered, *, pauses: int = 0, empties: int = 0) -> Streaks:
+def _moved_on(run: Run, answered: ModelAnswered, *, pauses: int = 0, empties: int = 0, reminders: int = 0) -> Streaks:
     error_turns = _error_turns(run, answered.all_failed)
-    return run.streaks.next_turn(error_turns=error_turns, pauses=pauses, empties=empties)
+    return run.streaks.next_turn(error_turns=error_turns, pauses=pauses, empties=empties, reminders=reminders)
 
 
 def _finished(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
@@ -214,10 +216,19 @@ def _finished(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
         return _broken(agent, run, "the answer ends the turn and asks for tools")
     if answer.fragment is None:
         return _said_nothing(agent, run, answered)
+    if agent.finish is not None:
+        return _not_handed_in(run, answered, answer.fragment)
     return Finish(
         outcome=Outcome(reason=StopReason.FINAL_ANSWER, answer=answered.so_far + answer.text),
         append=(answer.fragment,),
     )
+
+
+def _not_handed_in(run: Run, answered: ModelAnswered, said: Fragment) -> Step:
+    if run.streaks.reminders:
+        message = "the model answered in words, although it was reminded of `finish`"
+        return Finish(outcome=Outcome(reason=StopReason.INVALID_OUTPUT, message=message))
+    return GoOn(append=(said, _REMINDER), advance=True, streaks=_moved_on(run, answered, reminders=1))
 
 
 def _said_nothing(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
@@ -232,6 +243,12 @@ def _asked(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
     answer = answered.answer
     if answer.fragment is None or not answer.calls:
         return _broken(agent, run, "the answer asks for tools but names none")
+    handed_in = next((call for call in answer.calls if call.tool == finish.FINISH_TOOL), None)
+    if agent.finish is not None and handed_in:
+        problems = finish.misfits(agent.finish, handed_in.raw_input)
+        if not problems:
+            return _accepted(answer, answer.fragment, handed_in)
+        return _turned_down(agent, run, answered, answer.fragment, finish.told(answer.calls, handed_in, problems))
     repeats = _repeats(agent, run, answer)
     over = next((repeat for repeat in repeats.found if repeat.times > (agent.limits.repeats or 0)), None)
     if over:
@@ -243,6 +260,20 @@ def _asked(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
         streaks=replace(_moved_on(run, answered), asked=repeats.history),
         answered={repeat.call.call_id: nudge(repeat) for repeat in repeats.found},
     )
+
+
+def _accepted(answer: Answer, said: Fragment, handed_in: Call) -> Finish:
+    outcome = Outcome(reason=StopReason.FINISH_TOOL, answer=handed_in.raw_input)
+    return Finish(outcome=outcome, append=(said, finish.closing(answer.calls, handed_in)))
+
+
+def _turned_down(
+    agent: Agent, run: Run, answered: ModelAnswered, said: Fragment, told: Mapping[CallId, str]
+) -> OpenCalls | Finish:
+    if tool_errors(agent.limits, _error_turns(run, answered.all_failed) + 1):
+        message = "what the model handed in never fitted the finish schema (limits.error_turns)"
+        return Finish(outcome=Outcome(reason=StopReason.INVALID_OUTPUT, message=message))
+    return OpenCalls(append=said, calls=answered.answer.calls, streaks=_moved_on(run, answered), answered=told)
 
 
 def _repeats(agent: Agent, run: Run, answer: Answer) -> Repeats:

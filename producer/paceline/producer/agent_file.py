@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from paceline.core.agent import Agent, Limits
 from paceline.core.errors import AgentFileError, UsageError
+from paceline.core.finish import FINISH_TOOL, schema_problem
 from paceline.core.ids import CallId, RunId
 from paceline.core.models import max_output_tokens
 from paceline.core.tool_spec import ToolSpec
@@ -26,7 +27,7 @@ from paceline.tools import Registry, read_result_tool
 from .template import BadTemplate, Template, read_template
 from .yaml_lines import KeyPath, NotYaml, YamlFile, read_yaml
 
-NOT_YET = ("finish", "compact_at")
+NOT_YET = ("compact_at",)
 """Keys of the design that this release does not read yet."""
 
 
@@ -77,6 +78,7 @@ class _FileSection(_Section):
     empty_retries: Annotated[int, Field(ge=0)] = 0
     pauses: Annotated[int, Field(ge=0)] = 0
     on_unknown_effect: Literal["wait", "stop", "tell"] = "wait"
+    finish: dict[str, Any] | None = None
 
 
 _EXAMPLES = {"name": "oncall", "model": "claude-sonnet-5-5"}
@@ -96,7 +98,11 @@ def load_agent_file(path: str | os.PathLike[str], *, search_paths: Iterable[str 
     tools = _with_built_in(own_tools)
     template = _template(section.prompt, problems)
     agent = _agent(section, tools)
-    problems += [*_tool_problems(tools), *_agent_problems(agent, set(_flat_keys(yaml_file.data)))]
+    problems += [
+        *_tool_problems(tools),
+        *_finish_problems(section.finish, tools),
+        *_agent_problems(agent, set(_flat_keys(yaml_file.data))),
+    ]
     _raise_if(file, yaml_file, problems)
     return AgentFile(agent=agent, template=template)
 
@@ -226,6 +232,20 @@ def _tool_problems(tools: Mapping[int, ToolSpec]) -> Iterator[Problem]:
             )
         first.setdefault(tool.name, index)
         yield from _schema_problems(index, tool)
+
+
+def _finish_problems(schema: dict[str, Any] | None, tools: Mapping[int, ToolSpec]) -> Iterator[Problem]:
+    if schema is None:
+        return
+    problem = schema_problem(schema)
+    if problem:
+        yield Problem(at=("finish",), message=problem)
+    for index, tool in tools.items():
+        if tool.name == FINISH_TOOL:
+            message = (
+                f"{tool.path} is called {FINISH_TOOL!r}, as the tool that hands in the output: give it another name"
+            )
+            yield Problem(at=("tools", index), message=message)
 
 
 def _schema_problems(index: int, tool: ToolSpec) -> Iterator[Problem]:

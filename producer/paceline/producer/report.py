@@ -15,6 +15,7 @@ from .result import cost_usd
 WHAT_TO_DO: Mapping[StopReason, str] = MappingProxyType(
     {
         StopReason.FINAL_ANSWER: "",
+        StopReason.FINISH_TOOL: "",
         StopReason.MAX_TURNS: "raise limits.turns, or see what the turns went into: paceline show RUN",
         StopReason.TOKEN_BUDGET: "raise limits.tokens, or give the model shorter tool results",
         StopReason.TIME_BUDGET: "raise limits.seconds, or make slow tools faster",
@@ -23,6 +24,7 @@ WHAT_TO_DO: Mapping[StopReason, str] = MappingProxyType(
         StopReason.REPEAT_CALLS: "see which call: paceline show RUN; declare a tool that polls `repeatable`",
         StopReason.TOOL_ERRORS: "see what the tools said: paceline show RUN",
         StopReason.OUTPUT_TRUNCATED: "ask for a shorter answer",
+        StopReason.INVALID_OUTPUT: "see what did not fit the finish schema: paceline show RUN",
         StopReason.CONTEXT_WINDOW: "give the model shorter tool results",
         StopReason.REFUSAL: "see what the model refused: paceline show RUN",
         StopReason.MODEL_ERROR: "see what the API said: paceline show RUN",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from paceline.store.port import RunRecord
 _ENDED_BY_AN_ANSWER = frozenset(
     {
         StopReason.FINAL_ANSWER,
+        StopReason.FINISH_TOOL,
+        StopReason.INVALID_OUTPUT,
         StopReason.REPEAT_CALLS,
         StopReason.OUTPUT_TRUNCATED,
         StopReason.REFUSAL,
@@ -41,6 +44,7 @@ class Result:
     stop_reason: StopReason | None
     answer_or_none: str | None
     output: object | None
+    """What the run handed in by `finish`; its answer is the JSON text of it."""
     error: ResultError | None
     turns: int
     """Turns that the model answered."""
@@ -108,7 +112,7 @@ def result_of(record: RunRecord) -> Result:
         status=run.state.status,
         stop_reason=reason,
         answer_or_none=record.answer if run.state.status is Status.SUCCEEDED else None,
-        output=None,
+        output=json.loads(record.answer) if reason is StopReason.FINISH_TOOL and record.answer else None,
         error=ResultError(error_class=record.error_class, message=record.message) if record.error_class else None,
         turns=_turns(run, reason),
         tool_calls=run.spent.tool_calls,

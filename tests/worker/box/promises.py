@@ -62,4 +62,4 @@ def _totals_add_up(over: Over) -> None:
 
 def _it_ended_once(over: Over) -> None:
     assert sum(isinstance(entry, Ended) for entry in over.ledger) <= 1
-    assert (over.record.answer is not None) == (over.record.reason == "final_answer")
+    assert (over.record.answer is not None) == (over.record.reason in ("final_answer", "finish_tool"))

@@ -120,7 +120,7 @@ async def _tool_result(desk: Desk, agent: Agent, run_id: RunId, turn: int, call:
         return _told(call.answer)
     spec = agent.tools_by_name.get(call.tool)
     if spec is None:
-        known = ", ".join(agent.tools_by_name) or "none"
+        known = ", ".join(agent.tool_names) or "none"
         return _told(f"There is no tool {call.tool!r}. The tools are: {known}.")
     prepared = prepare(desk, spec, run_id, turn, call, attempt=attempt)
     with desk.guard(spec.timeout_s + KILL_MARGIN_SECONDS):

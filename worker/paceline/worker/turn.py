@@ -175,7 +175,14 @@ class Attempt:
         entries = (self._called(answer, took_ms),)
         if isinstance(step, OpenCalls):
             return await self._open(step, spent, entries, context_tokens=answer.usage.total)
+        if isinstance(step, Finish) and step.append and self._uses_an_id_again(answer):
+            return await self._failed(_id_used_again(), spent, entries)
         return await self._take(step, spent, entries, context_tokens=answer.usage.total)
+
+    def _uses_an_id_again(self, answer: Answer) -> bool:
+        # The record looks for it where calls are opened; the calls of an answer that ends the run never are.
+        ids = [call.call_id.encode() for call in answer.calls]
+        return any(fragment.find(call_id) >= 0 for call_id in ids for fragment in self.fragments)
 
     def _called(self, answer: Answer, took_ms: int) -> ModelCalled:
         return ModelCalled(
@@ -275,9 +282,7 @@ class Attempt:
             case Written.LOST:
                 return await self._what_is_due()
             case Written.DUPLICATE_CALL:
-                message = "the answer uses a tool call id that the conversation has already"
-                failure = ModelCallFailed(kind=FailureKind.TRANSIENT, message=message, chance=0.5)
-                return await self._failed(failure, spent, entries)
+                return await self._failed(_id_used_again(), spent, entries)
 
     async def _run_calls(self, asked: Fragment, calls: Sequence[OpenCall]) -> Sequence[Message]:
         inline = [call for call in calls if call.placement is Placement.INLINE]
@@ -325,6 +330,11 @@ class Attempt:
         for fragment in append:
             check_next(previous, fragment)
             previous = fragment
+
+
+def _id_used_again() -> ModelCallFailed:
+    message = "the answer uses a tool call id that the conversation has already"
+    return ModelCallFailed(kind=FailureKind.TRANSIENT, message=message, chance=0.5)
 
 
 def _open_call(agent: Agent, call: Call, answer: str | None) -> OpenCall:
