@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -315,6 +316,11 @@ def test_every_fault_but_those_of_words_and_batches_is_tried_here() -> None:
     tried |= {"stream_unknown_event", "stream_without_end"}
     elsewhere = {Stage.SPOKEN, Stage.WRITTEN, Stage.HEADERS, Stage.ITEM, Stage.BATCH, Stage.RESULTS}
     assert tried == {name for name, stage in FAULTS.items() if stage not in elsewhere}
+
+
+def test_every_fault_is_documented() -> None:
+    written = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text(encoding="utf-8")
+    assert [name for name in FAULTS if f"`{name}`" not in written] == []
 
 
 def outcome(client: anthropic.Anthropic, **fields: Any) -> str:

@@ -11,8 +11,10 @@ from multidict import CIMultiDict
 from support.sim_wire import HEADERS, HELLO, NOW, TOOL, assistant, body, call, result, signed, text, thought, user
 
 from paceline.sim.api import Accepted, Api
+from paceline.sim.batch_body import batch_refusals, items_of, read_batch
 from paceline.sim.body import MessageShelf, read_body
-from paceline.sim.rules import Refusal
+from paceline.sim.rules import Refusal, Rule
+from paceline.sim.switches import SWITCHABLE, Switches
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", " ", "a", "text", "tool_use", "x@y.zz"]),
@@ -47,6 +49,7 @@ SOUND = body(
     user(result("a", [text("one"), {"type": "tool_reference", "tool_name": "look"}]), result("b", is_error=True)),
     **GIVEN,
 )
+BATCH: dict[str, Any] = {"requests": [{"custom_id": "a", "params": {"model": "m"}}, {"params": {}, "custom_id": "b"}]}
 BLOCKS = st.sampled_from([text("hello"), call("a"), call("b"), result("a"), result("b"), result("c")])
 MESSAGES = st.lists(
     st.one_of(
@@ -90,6 +93,28 @@ def test_whatever_stands_in_a_request_it_is_judged(path: tuple[Any, ...], new: o
     judged = judge(fresh_api(), replaced(SOUND, path, new))
     if isinstance(judged, Refusal):
         assert judged.text
+
+
+@given(st.sampled_from(paths(SOUND)), JSON)
+@settings(max_examples=300, deadline=None)
+def test_it_is_judged_as_well_when_nothing_unseen_is_enforced(path: tuple[Any, ...], new: object) -> None:
+    lenient = Api(clock=lambda: NOW, switches=Switches(unenforced=SWITCHABLE))
+    judged = judge(lenient, replaced(SOUND, path, new))
+    if isinstance(judged, Refusal):
+        assert judged.rule.verified or judged.rule is Rule.NOT_AN_OBJECT
+    else:
+        assert judged.prompt.tokens > 0
+
+
+@given(st.sampled_from(paths(BATCH)), JSON)
+@settings(max_examples=200, deadline=None)
+def test_whatever_stands_in_a_batch_it_is_read_or_refused(path: tuple[Any, ...], new: object) -> None:
+    read = read_batch(json.dumps(replaced(BATCH, path, new)).encode())
+    if isinstance(read, Refusal):
+        return
+    refusal = next(batch_refusals(read), None)
+    if refusal is None:
+        assert all(json.loads(item.text) == item.params for item in items_of(read))
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=4))

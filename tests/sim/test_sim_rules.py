@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.sim_wire import (
@@ -28,6 +30,7 @@ from support.sim_wire import (
 from paceline.sim import Answer, Simulator
 from paceline.sim.rules import BEHAVIOURS, Rule
 
+DOCS = Path(__file__).parents[2] / "docs" / "simulator.md"
 OLD = "claude-opus-4-5-20251101"
 LONG_SEE = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview."
 UNANSWERED = (
@@ -430,3 +433,19 @@ def test_the_counter_checks_like_the_api_and_wants_no_max_tokens(simulator: Simu
 def test_health_is_told_and_other_paths_are_not_found(simulator: Simulator) -> None:
     assert post(simulator.url, {}, path="/health").body == {"status": "ok"}
     assert post(simulator.url, {}, path="/v1/complete").status == 404
+
+
+def test_the_documentation_lists_every_rule_with_its_status_and_what_is_known_of_it() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.*?) \| .* \| (.*?) \|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    listed = {int(number): (status, known) for number, status, known in rows}
+    assert listed == {number: documented(number) for number in range(1, 71)}
+
+
+def documented(number: int) -> tuple[str, str]:
+    """What the documentation must say of a rule: its status, and whether its text was seen."""
+    rules = [rule for rule in Rule if rule.number == number]
+    if not rules:
+        return "none", "none"
+    known = {rule.verified for rule in rules}
+    status = ", ".join(sorted({str(rule.status) for rule in rules}))
+    return status, "in part" if len(known) == 2 else "seen" if known == {True} else "believed"

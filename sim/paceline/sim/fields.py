@@ -57,7 +57,7 @@ _BETA_FIELDS: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 def field_refusals(fields: Mapping[str, Any], betas: Collection[str], *, counting: bool) -> Iterator[Refusal]:
     """What the top-level fields break, messages and tools apart; `counting` for the token counter's request."""
-    plain = {name: value for name, value in fields.items() if not _is_open(name, betas)}
+    plain = {name: value for name, value in fields.items() if not _is_open(name, betas)} if betas else fields
     for refusal in (_COUNT if counting else _CREATE).refusals(plain, ""):
         yield refuse(refusal.rule, refusal.at.lstrip("."), **refusal.values)
     yield from _metadata_refusals(fields)

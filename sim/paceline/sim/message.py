@@ -21,6 +21,10 @@ THOUGHTS = ("thinking", "redacted_thinking")
 SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _DIRECT = (None, "direct")
+_COMMON = frozenset({"text", CALL, RESULT})
+_FINDERS = (RESULT, "tool_search_tool_result")
+# A message without these words keeps the rules of version 2026-10-21 anyway.
+_LATE_WORDS = ('"document"', '"citations"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +52,9 @@ class Block:
     @property
     def is_plain(self) -> bool:
         """Whether nothing but the pairing of calls and results concerns this block."""
-        special = self.kind in THOUGHTS or self.kind in SERVER_CALLS or self.is_server_result
-        return not (special or self.references or self.is_programmatic)
+        if self.kind in _COMMON:
+            return not (self.references or self.is_programmatic)
+        return not (self.kind in THOUGHTS or self.kind in SERVER_CALLS or self.is_server_result)
 
     @property
     def can_be_marked(self) -> bool:
@@ -89,7 +94,8 @@ class Message:
 def read_message(raw: str, value: Any, unenforced: Collection[Rule] = ()) -> Message:
     """Read a message off its text and its decoded value. A malformed one carries its refusal, path left open."""
     refusal = first_enforced(message_refusals(value), unenforced)
-    late = None if refusal else first_enforced(late_message_refusals(value), unenforced)
+    is_early = refusal is not None or not any(word in raw for word in _LATE_WORDS)
+    late = None if is_early else first_enforced(late_message_refusals(value), unenforced)
     role = value.get("role") if isinstance(value, dict) else None
     blocks = () if refusal else tuple(read_block(block, role) for block in content_blocks(value["content"]))
     return Message(
@@ -134,7 +140,7 @@ def read_block(block: dict[str, Any], level: object) -> Block:
         ttl=(marker.get("ttl") or "5m") if isinstance(marker, dict) else None,
         text=text,
         is_error=block.get("is_error") is True,
-        references=tuple(_references(block, kind)),
+        references=tuple(_references(block, kind)) if kind in _FINDERS else (),
         is_programmatic=kind == CALL and (block.get("caller") or {}).get("type") not in _DIRECT,
     )
 

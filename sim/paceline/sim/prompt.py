@@ -67,8 +67,13 @@ def read_prompt(fields: Mapping[str, Any], prefix: Prefix, messages: Sequence[Me
         prefix=prefix,
         messages=messages,
         markers=tuple(_markers(fields.get("cache_control"), prefix, messages)),
-        settings=json.dumps({name: fields[name] for name in _MESSAGE_LEVEL if fields.get(name)}),
+        settings=_settings(fields),
     )
+
+
+def _settings(fields: Mapping[str, Any]) -> str:
+    given = {name: fields[name] for name in _MESSAGE_LEVEL if fields.get(name)}
+    return json.dumps(given) if given else ""
 
 
 def prompt_refusals(prompt: Prompt, model: Model) -> Iterator[Refusal]:

@@ -593,7 +593,10 @@ def refuse(rule: Rule, at: str = "", **values: object) -> Refusal:
 
 def first_enforced(refusals: Iterable[Refusal], unenforced: Collection[Rule]) -> Refusal | None:
     """The first refusal by a rule that is enforced, as the API tells only one."""
-    return next((refusal for refusal in refusals if refusal.rule not in unenforced), None)
+    for refusal in refusals:
+        if refusal.rule not in unenforced:
+            return refusal
+    return None
 
 
 def error_body(error_type: str, text: str, request_id: str, error_code: str | None = None) -> bytes:

@@ -8,7 +8,6 @@ from typing import Any
 
 from paceline.sim.answer import Spoken, make_id
 from paceline.sim.journal import Usage
-from paceline.sim.message import CALL
 from paceline.sim.request import Request
 from paceline.sim.server_tools import runs_code
 
@@ -27,6 +26,7 @@ def message_of(
 ) -> dict[str, Any]:
     """The answer to a request at `now`, in Unix seconds; equal conversations get equal ids. `changes` are told as
     `input_transformations`, unless None."""
+    at_server = [block["name"] for block in spoken.content if block["type"] == "server_tool_use"]
     message = {
         "id": make_id("msg_01", request.conversation),
         "type": "message",
@@ -36,7 +36,7 @@ def message_of(
         "stop_reason": spoken.stop_reason,
         "stop_sequence": None,
         "stop_details": _stop_details(spoken.stop_reason),
-        "container": _container(spoken, request, now),
+        "container": _container(at_server, request, now),
         "usage": {
             "input_tokens": usage.input_tokens,
             "cache_creation_input_tokens": usage.cache_creation_input_tokens,
@@ -47,7 +47,7 @@ def message_of(
             },
             "output_tokens": usage.output_tokens,
             "output_tokens_details": {"thinking_tokens": spoken.thinking_tokens},
-            "server_tool_use": _server_tool_use(spoken),
+            "server_tool_use": _server_tool_use(at_server),
             "service_tier": service_tier,
             "inference_geo": "not_available",
             "speed": speed,
@@ -67,11 +67,11 @@ def _stop_details(stop_reason: str) -> dict[str, Any] | None:
     return {"type": "refusal", "category": "general_harms", "explanation": "The simulator was told to refuse."}
 
 
-def _container(spoken: Spoken, request: Request, now: float) -> dict[str, Any] | None:
+def _container(at_server: Sequence[str], request: Request, now: float) -> dict[str, Any] | None:
     """The container that code runs in: the one that was asked for, else a new one when there is code."""
     asked = request.fields.get("container")
     named = asked.get("id") if isinstance(asked, dict) else asked
-    if not named and not any(_needs_container(block) for block in spoken.content):
+    if not named and not any(runs_code(name) for name in at_server):
         return None
     return {
         "id": named or make_id("container_01", request.conversation),
@@ -79,19 +79,10 @@ def _container(spoken: Spoken, request: Request, now: float) -> dict[str, Any] |
     }
 
 
-def _needs_container(block: Mapping[str, Any]) -> bool:
-    match block["type"]:
-        case "server_tool_use":
-            return runs_code(block["name"])
-        case kind:
-            return kind == CALL and "caller" in block
-
-
-def _server_tool_use(spoken: Spoken) -> dict[str, int] | None:
-    names = [block["name"] for block in spoken.content if block["type"] == "server_tool_use"]
-    if not names:
+def _server_tool_use(at_server: Sequence[str]) -> dict[str, int] | None:
+    if not at_server:
         return None
     return {
-        "web_search_requests": names.count("web_search"),
-        "web_fetch_requests": names.count("web_fetch"),
+        "web_search_requests": at_server.count("web_search"),
+        "web_fetch_requests": at_server.count("web_fetch"),
     }
