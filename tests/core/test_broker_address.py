@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.core.broker_address import broker_address
+from paceline.core.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,8 @@ def test_sentinels_are_asked_for_the_primary_that_the_url_names() -> None:
 def test_another_broker_is_left_as_it_is() -> None:
     rabbit = broker_address("amqp://h//")
     assert (rabbit.transport_options, rabbit.is_redis) == ({}, False)
+
+
+def test_a_cluster_is_refused_as_a_broker() -> None:
+    with pytest.raises(UsageError, match="set PACELINE_BROKER_URL to a single server"):
+        broker_address("redis+cluster://a:1,b:2")

@@ -19,7 +19,7 @@ from paceline.producer.fleet import Batch
 from paceline.sim import Answer, Call, Request
 
 CLAIM_SECONDS = 2.0
-WORKERS, RUNS, TURNS = 2, 24, 4
+WORKERS, RUNS, TURNS = 2, 16, 4
 
 
 def script(request: Request) -> Answer:

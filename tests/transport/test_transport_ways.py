@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 from celery import Celery
+from kombu.connection import Connection
 from redis import Redis
+from redis.exceptions import ConnectionError as ConnectionLost
 from support.acl import documented_rules, set_rules
+from support.tls import with_another_authority
 from transport.harness import QUEUE, running_worker, wait_until
 
 from paceline.worker.transport import Amqp
@@ -47,4 +50,10 @@ def test_the_documented_rights_of_a_broker_are_enough(empty_valkey: str, tmp_pat
 
 
 def test_a_broker_is_reached_over_tls(empty_valkey: str, tls_url: str, tmp_path: Path) -> None:
-    carry_out(f"{tls_url}&ssl_cert_reqs=CERT_REQUIRED", tmp_path, seen_from=empty_valkey)
+    carry_out(tls_url, tmp_path, seen_from=empty_valkey)
+
+
+def test_a_broker_that_another_authority_vouches_for_is_not_trusted(tls_url: str) -> None:
+    connection = Connection(with_another_authority(tls_url))  # type: ignore[no-untyped-call]  # kombu is untyped
+    with connection, pytest.raises(ConnectionLost, match="certificate verify failed"):
+        connection.connect()

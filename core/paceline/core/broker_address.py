@@ -8,6 +8,8 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from .errors import UsageError
+
 _REDIS = ("redis", "rediss", "unix", "sentinel")
 _SOCKET_OPTIONS: Mapping[str, Any] = MappingProxyType(
     # Else a publish on a connection whose peer vanished waits for ever.
@@ -28,8 +30,14 @@ def broker_address(url: str, *, prefix: str = "paceline") -> BrokerAddress:
     """The broker as kombu names it, with its keys where the workers look for them.
 
     `unix://` and `sentinel://host,host/db?service=name` become kombu's own spelling; all else stays as it is.
+    UsageError for a Redis Cluster, over which no queue can be spread.
     """
     scheme = urlsplit(url).scheme
+    if scheme.endswith("+cluster"):
+        raise UsageError(
+            "a Redis Cluster can keep the record but not carry the messages: set PACELINE_BROKER_URL to a single "
+            "server (redis://host:6379/0) or to RabbitMQ (amqp://host)"
+        )
     if scheme not in _REDIS:
         return BrokerAddress(url=url, is_redis=False)
     options = {**_SOCKET_OPTIONS, "global_keyprefix": f"{prefix}:broker:"}
