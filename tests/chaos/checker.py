@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from paceline.core.ids import CallId, idempotency_key
+from paceline.core.ids import CallId, RunId, idempotency_key
 from paceline.core.ledger import AttemptLost, CallRan, EffectInDoubt, EffectRuledOut, Ended, Entry, ModelCalled
 from paceline.core.run import Spent
 from paceline.core.transcript import Fragment
@@ -116,11 +116,9 @@ def billed_again(requests: Iterable[Request]) -> int:
 
 def recovery(evidence: Evidence) -> Recovery:
     """How long what a killed worker held stood still."""
-    requests: dict[str | None, list[Request]] = {}
-    for request in evidence.requests:
-        requests.setdefault(request.run, []).append(request)
+    seen = _seen_outside(evidence)
     held = [
-        (seconds_to_move(claim, kill.at, evidence.runs[claim.run], requests.get(claim.run, ())), claim)
+        (seconds_to_move(claim, kill.at, evidence.runs[claim.run], seen[claim]), claim)
         for kill in evidence.kills
         for claim in kill.held
     ]
@@ -135,16 +133,25 @@ def recovery(evidence: Evidence) -> Recovery:
     )
 
 
-def seconds_to_move(claim: HeldClaim, at: float, run: RunEvidence, requests: Iterable[Request]) -> float:
+def seconds_to_move(claim: HeldClaim, at: float, run: RunEvidence, seen: Sequence[float]) -> float:
     """From the kill to the next thing that happened to what was held; infinite if nothing did.
 
-    A turn moves with the next model call, or with the run's end. A call moves with its result, or when somebody is
-    asked about it. That a loss was noticed is no movement.
+    A turn moves with the next model call, or with the run's end. A call moves when it takes effect, with its result,
+    or when somebody is asked about it. That a loss was noticed is no movement. `seen`: the moments of its model calls
+    or effects, in Unix seconds.
     """
-    moments = [entry.at_ms / 1000 for entry in run.ledger if _moves(entry, claim)]
-    if claim.call is None:
-        moments += [request.time for request in requests]
+    moments = [*seen, *(entry.at_ms / 1000 for entry in run.ledger if _moves(entry, claim))]
     return min((moment for moment in moments if moment > at), default=math.inf) - at
+
+
+def _seen_outside(evidence: Evidence) -> Mapping[HeldClaim, Sequence[float]]:
+    """When the model, or the world, saw each turn and each call."""
+    seen: defaultdict[HeldClaim, list[float]] = defaultdict(list)
+    for request in evidence.requests:
+        seen[HeldClaim(run=RunId(request.run or ""))].append(request.time)
+    for effect in evidence.effects:
+        seen[HeldClaim(run=RunId(effect.run), call=CallId(effect.call))].append(effect.at)
+    return seen
 
 
 def _moves(entry: Entry, claim: HeldClaim) -> bool:

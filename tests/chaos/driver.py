@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar, assert_never
 
@@ -17,6 +16,7 @@ from redis import Redis
 from paceline.core.errors import InfrastructureError
 from paceline.core.ids import run_id
 from paceline.core.lifecycle import State
+from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.producer.children import Child
 from paceline.producer.fleet import Batch
 from paceline.sim import Fault
@@ -66,24 +66,27 @@ def run_chaos(folder: Path, plan: ChaosPlan, *, say: Callable[[str], None] = lam
 
 @dataclass(slots=True, kw_only=True)
 class _Driver:
-    """The one thread that strikes. What is to come lies in `agenda`, by the monotonic clock."""
+    """The one thread that strikes. Moments are those of the monotonic clock."""
 
     real: RealFleet
     plan: ChaosPlan
     say: Callable[[str], None]
     kills: list[Kill] = field(default_factory=list)
     struck: Counter[str] = field(default_factory=Counter)
-    agenda: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    to_come: deque[Blow] = field(init=False)
     batch: Batch = field(init=False)
-    thawed_at: float = 0.0
+    began: float = field(init=False)
+    frozen: Child | None = None
+    thaws_at: float = 0.0
 
     def drive(self) -> Evidence:
-        self.batch = self.real.submit(self.plan.runs)
-        began = time.monotonic()
-        self.agenda = [(began + blow.at_s, partial(self._strike, blow)) for blow in self.plan.blows]
+        agent = self.real.agent(on_unknown_effect=OnUnknownEffect.WAIT)
+        self.batch = self.real.submit(self.plan.runs, agent=agent)
+        self.began = time.monotonic()
+        self.to_come = deque(self.plan.blows)
         self._until_ended()
         submitted = [run_id(self.batch.info.name, str(number)) for number in range(self.plan.runs)]
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - self.began
         return patiently(
             lambda: collect(self.real, self.batch, submitted, kills=self.kills, blows=self.struck, seconds=seconds)
         )
@@ -99,28 +102,25 @@ class _Driver:
                 looked = time.monotonic()
                 if status.counts.states.get(State.AWAITING_DECISION):
                     patiently(lambda: settle(self.real, self.batch, is_quiet=self._is_quiet()))
-                if not status.counts.active or (
-                    not self.agenda and progress.is_still(status.counts.turns, status.counts.active)
-                ):
+                if self._is_over(status.counts, progress):
                     return
             time.sleep(_TICK_S)
 
     def _is_over(self, counts: BatchCounts, progress: _Progress) -> bool:
         is_still = progress.is_still(counts.turns, counts.active, counts.spent.tool_calls)
-        return not counts.active or (is_still and not self.agenda)
+        return not counts.active or (is_still and not self.to_come and not self.frozen)
 
     def _strike_due(self) -> None:
-        now = time.monotonic()
-        due = [act for at, act in self.agenda if at <= now]
-        self.agenda = [(at, act) for at, act in self.agenda if at > now]
-        for act in due:
-            act()
+        """Strike what is due, in order. Workers are hit only in a fleet that is whole: another one shows nothing."""
+        if self.frozen and time.monotonic() > self.thaws_at:
+            self.real.thaw(self.frozen)
+            self.frozen = None
+        while self.to_come and time.monotonic() > self.began + self.to_come[0].at_s:
+            if self.to_come[0].kind in HITS_A_WORKER and not self._is_whole():
+                return
+            self._strike(self.to_come.popleft())
 
     def _strike(self, blow: Blow) -> None:
-        if blow.kind in HITS_A_WORKER and not self._is_whole():
-            # One at a time: a fleet that is not there shows nothing.
-            self.agenda.append((time.monotonic() + _LOOK_S, partial(self._strike, blow)))
-            return
         self.say(f"{blow.at_s:5.1f} s: {blow.kind}")
         self.struck[blow.kind.value] += 1
         match blow.kind:
@@ -145,7 +145,7 @@ class _Driver:
 
     def _is_whole(self) -> bool:
         """Whether no worker is frozen, and those that were started for others are up."""
-        return time.monotonic() > self.thawed_at and len(patiently(self.real.working)) >= self.plan.fleet.workers
+        return not self.frozen and len(patiently(self.real.working)) >= self.plan.fleet.workers
 
     def _picked(self, blow: Blow) -> Child:
         workers = patiently(self.real.working)
@@ -161,13 +161,12 @@ class _Driver:
 
     def _freeze(self, worker: Child) -> None:
         self.real.freeze(worker)
-        thaws_at = time.monotonic() + _FROZEN_CLAIMS * self.plan.fleet.claim_seconds
-        self.agenda.append((thaws_at, lambda: self.real.thaw(worker) if worker.is_alive else None))
-        self.thawed_at = thaws_at
+        self.frozen = worker
+        self.thaws_at = time.monotonic() + _FROZEN_CLAIMS * self.plan.fleet.claim_seconds
 
     def _is_quiet(self) -> bool:
         """Whether no worker that was frozen can still be about to do what it was at."""
-        return time.monotonic() > self.thawed_at + _LATE_EFFECT_S
+        return time.monotonic() > self.thaws_at + _LATE_EFFECT_S
 
     def _redis(self, act: Callable[[Redis], object]) -> None:
         with Redis.from_url(self.real.url) as client:

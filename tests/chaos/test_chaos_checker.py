@@ -142,13 +142,16 @@ def test_a_model_call_that_was_billed_again_is_counted_and_is_no_violation() -> 
 def test_a_turn_moves_with_its_next_model_call_and_not_with_the_notice_that_it_was_lost() -> None:
     lost = AttemptLost(turn=1, attempt=1, at_ms=600, worker="w")
     run = a_run(ledger=(lost, LEDGER[0]))
-    assert seconds_to_move(HeldClaim(run=RUN), 0.5, run, [a_request(time=0.2), a_request(time=0.75)]) == 0.25
+    assert seconds_to_move(HeldClaim(run=RUN), 0.5, run, [0.2, 0.75]) == 0.25
     assert seconds_to_move(HeldClaim(run=RUN), 0.5, run, []) == 0.5
 
 
-def test_a_call_moves_with_its_own_result() -> None:
+def test_a_call_moves_with_its_own_effect_or_result_and_not_with_those_of_others() -> None:
     held = HeldClaim(run=RUN, call=CALL)
-    assert seconds_to_move(held, 0.5, a_run(), [a_request(time=0.75)]) == 1.5
+    kill = Kill(at=0.5, held=(held,))
+    assert seconds_to_move(held, 0.5, a_run(), []) == 1.5
+    assert found(kills=[kill], requests=[a_request(time=0.75)]).recovery.max_s == 1.0
+    assert found(kills=[kill], effects=[replace(an_effect(), call="another")]).recovery.max_s == 1.5
 
 
 def test_what_never_moved_again_took_for_ever() -> None:

@@ -13,9 +13,9 @@ from integration.fleet import FleetPlan
 def test_without_the_sweeper_a_kill_leaves_runs_stuck(tmp_path: Path) -> None:
     plan = ChaosPlan(
         runs=24,
-        blows=[Blow(at_s=2, kind=BlowKind.KILL_WORKER)],
+        blows=[Blow(at_s=1, kind=BlowKind.KILL_WORKER)],
         fleet=FleetPlan(app="chaos.app_without_sweeper"),
-        longest_model_s=2,
+        longest_model_s=1,
         still_seconds=4,
     )
     assert "runs stuck" in check(run_chaos(tmp_path, plan)).violations

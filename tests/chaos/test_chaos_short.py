@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from chaos.__main__ import FAULTS, MEDDLING
 from chaos.checker import check
 from chaos.driver import ChaosPlan, run_chaos
@@ -15,6 +16,7 @@ PATIENT = {"PACELINE_POISON_AFTER": "10"}
 """A third of this fleet dies every few seconds: a run that lost three workers in a row has done nothing bad."""
 
 
+@pytest.mark.timeout(300)  # a minute, and more where the machine is busy
 def test_no_run_is_lost_stuck_or_doubled_whatever_dies(tmp_path: Path) -> None:
     plan = ChaosPlan(
         runs=150,

@@ -48,8 +48,9 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """One sweep, if no other worker has just made one."""
-        # A little shorter than the pause between two: the lock must never outlast it.
-        if await self.desk.store.may_sweep(self.desk.incarnation, seconds=0.8 * self.desk.settings.sweep_seconds):
+        # Half of one worker's pause: workers do not keep time with each other, so several of them look more often than
+        # one, and what was found has begun again before a whole pause is over.
+        if await self.desk.store.may_sweep(self.desk.incarnation, seconds=self.desk.settings.sweep_seconds / 2):
             while await self._sweep_some() == _RUNS_AT_ONCE:
                 pass
 
