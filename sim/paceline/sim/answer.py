@@ -38,6 +38,11 @@ class Answer:
     output_tokens: int | None = None
     fault: Fault | None = None
 
+    @property
+    def may_think(self) -> bool:
+        """Whether there may be thinking in it."""
+        return self.thinking is not None or self.blocks is not None
+
     def __post_init__(self) -> None:
         if self.fault is not None and self.fault.stage in EARLY:
             raise ValueError(f"{self.fault.name} strikes before there is an answer; inject it, or list it in `faults:`")
@@ -45,12 +50,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """An answer as content: blocks, why it ends, and what it costs; `thinking_tokens` are a part of all."""
+    """An answer as content: blocks, why it ends, and what it costs; `thinking_tokens` are a part of all. There is
+    no thinking in it unless `may_think`."""
 
     content: list[dict[str, Any]]
     stop_reason: str
     output_tokens: int
     thinking_tokens: int = 0
+    may_think: bool = False
 
     @property
     def call_ids(self) -> list[str]:
@@ -69,7 +76,8 @@ def speak(answer: Answer, conversation: str, max_tokens: int) -> Spoken:
         content=content,
         stop_reason=stop_reason,
         output_tokens=size,
-        thinking_tokens=tokens(sum(_chars(block) for block in content if block["type"] in THOUGHTS)),
+        thinking_tokens=_thinking_tokens(content) if answer.may_think else 0,
+        may_think=answer.may_think,
     )
 
 
@@ -81,20 +89,23 @@ def make_id(prefix: str, *seed: object) -> str:
 def _content(answer: Answer, conversation: str) -> list[dict[str, Any]]:
     if answer.blocks is not None:
         return [_with_id(block, conversation, position) for position, block in enumerate(answer.blocks)]
-    thinking = [] if answer.thinking is None else [{"type": "thinking", "thinking": answer.thinking}]
-    text = [{"type": "text", "text": answer.text}] if answer.text else []
-    at_server = [
-        block
-        for position, call in enumerate(answer.server_calls)
-        for block in _server_blocks(call, call.id or make_id("srvtoolu_01", conversation, position))
-    ]
-    maker = at_server[0]["id"] if at_server else ""
-    return [
-        *thinking,
-        *text,
-        *at_server,
-        *(_call_block(call, conversation, position, maker) for position, call in enumerate(answer.calls)),
-    ]
+    content: list[dict[str, Any]] = []
+    if answer.thinking is not None:
+        content.append({"type": "thinking", "thinking": answer.thinking})
+    if answer.text:
+        content.append({"type": "text", "text": answer.text})
+    maker = ""
+    for position, server_call in enumerate(answer.server_calls):
+        call_id = server_call.id or make_id("srvtoolu_01", conversation, position)
+        maker = maker or call_id
+        content += _server_blocks(server_call, call_id)
+    for position, call in enumerate(answer.calls):
+        content.append(_call_block(call, conversation, position, maker))
+    return content
+
+
+def _thinking_tokens(content: list[dict[str, Any]]) -> int:
+    return tokens(sum(_chars(block) for block in content if block["type"] in THOUGHTS))
 
 
 def _call_block(call: Call, conversation: str, position: int, maker: str) -> dict[str, Any]:

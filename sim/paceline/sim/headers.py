@@ -65,8 +65,8 @@ def header_refusals(headers: Headers, keys: Collection[str] | None) -> Iterator[
 
 def betas(headers: Headers) -> list[str]:
     """The betas asked for, in order."""
-    listed = ",".join(headers.getall("anthropic-beta", []))
-    return [beta.strip() for beta in listed.split(",") if beta.strip()]
+    lines = headers.getall("anthropic-beta", [])
+    return [beta.strip() for line in lines for beta in line.split(",") if beta.strip()]
 
 
 def version_of(headers: Headers) -> str:

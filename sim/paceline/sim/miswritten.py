@@ -43,18 +43,17 @@ def miswritten(message: dict[str, Any], fault: Fault | None) -> dict[str, Any]:
             return message
 
 
-def misheaded(headers: Mapping[str, str], fault: Fault | None) -> dict[str, str]:
+def misheaded(headers: Mapping[str, str], fault: Fault | None) -> Mapping[str, str]:
     """The rate limit headers as a fault of stage HEADERS leaves them."""
-    match fault.name if fault else None:
-        case "no_limit_headers":
+    match fault:
+        case Fault(name="no_limit_headers"):
             return {name: value for name, value in headers.items() if not name.startswith(_RATE_LIMITS)}
-        case "skewed_clock" if fault is not None:
+        case Fault(name="skewed_clock", seconds=seconds):
             return {
-                name: _moved(value, fault.seconds) if name.endswith("-reset") else value
-                for name, value in headers.items()
+                name: _moved(value, seconds) if name.endswith("-reset") else value for name, value in headers.items()
             }
         case _:
-            return dict(headers)
+            return headers
 
 
 def _moved(time: str, seconds: float) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Literal
 
 ADAPTIVE, ENABLED, DISABLED, BETWEEN_TOOLS = "adaptive", "enabled", "disabled", "between_tools"
+Binding = Literal["never", "by_account", "always"]
+Speed = Literal["taken", "ignored", "refused"]
 THINKING_KINDS = (ADAPTIVE, BETWEEN_TOOLS, DISABLED, ENABLED)
 
 
@@ -32,8 +36,8 @@ class Model:
     thinking: frozenset[str] = frozenset({ADAPTIVE, DISABLED})
     high_effort_needs_thinking: bool = False
     signs_thinking: bool = True
-    binds_thinking: Literal["never", "by_account", "always"] = "never"
-    fast: Literal["taken", "ignored", "refused"] = "refused"
+    binds_thinking: Binding = "never"
+    fast: Speed = "refused"
     refused_tools: frozenset[str] = frozenset()
     released: str = ""
     retires: str = ""
@@ -54,13 +58,17 @@ def unix_seconds(date: str) -> float:
     return datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp()
 
 
+_FABLE_BINDS: Mapping[str, Binding] = MappingProxyType({"5": "never", "5-1": "by_account", "5-2": "always"})
+_FAST_BEFORE_5: Mapping[str, Speed] = MappingProxyType({"claude-opus-4-8": "taken", "claude-opus-4-6": "ignored"})
+
+
 def _fable(name: str, version: str) -> Model:
     return Model(
         id=f"claude-{name}-{version}",
         rate_class="fable-5",
         takes_forced_tool=version == "5",
         thinking=frozenset({ADAPTIVE}),
-        binds_thinking={"5": "never", "5-1": "by_account", "5-2": "always"}[version],  # type: ignore[arg-type]
+        binds_thinking=_FABLE_BINDS[version],
         fast="taken" if version == "5-2" else "refused",
         released="2026-11-09" if version == "5-2" else "",
     )
@@ -75,7 +83,7 @@ def _before_5(model_id: str, rate_class: str, min_cache_tokens: int, *, is_4_6: 
         takes_system_role=model_id == "claude-opus-4-8",
         takes_sampling=is_4_6,
         thinking=frozenset({ADAPTIVE, DISABLED, ENABLED} if is_4_6 else {ADAPTIVE, DISABLED}),
-        fast={"claude-opus-4-8": "taken", "claude-opus-4-6": "ignored"}.get(model_id, "refused"),  # type: ignore[arg-type]
+        fast=_FAST_BEFORE_5.get(model_id, "refused"),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paceline.sim.answer import Answer, Spoken, make_id, speak
@@ -12,7 +12,6 @@ from paceline.sim.cache import Charge, PromptCache
 from paceline.sim.dialects import ANTHROPIC, Dialect
 from paceline.sim.faults import Fault, Injector, Stage
 from paceline.sim.journal import Usage
-from paceline.sim.message import THOUGHTS
 from paceline.sim.mishaps import ErrorReply, api_error, error_of, misspoken, refusal_reply
 from paceline.sim.miswritten import misbilled, miswritten
 from paceline.sim.playbook import Playbook
@@ -118,19 +117,14 @@ def _speed(accepted: Accepted) -> str:
 
 def _signed(spoken: Spoken, accepted: Accepted) -> Spoken:
     """The answer with its thinking signed, and left out of sight if that was asked for."""
-    if not any(block["type"] in THOUGHTS for block in spoken.content):
+    if not spoken.may_think:
         return spoken
     request = accepted.request
     is_omitted = (request.fields.get("thinking") or {}).get("display") == "omitted"
     content = [_unseen(block) for block in spoken.content] if is_omitted else spoken.content
     name = make_id("", request.conversation)
     signed = signed_content(content, request.model, accepted.prompt.prefix, request.sent, name)
-    return Spoken(
-        content=signed,
-        stop_reason=spoken.stop_reason,
-        output_tokens=spoken.output_tokens,
-        thinking_tokens=spoken.thinking_tokens,
-    )
+    return replace(spoken, content=signed)
 
 
 def _in_dialect(message: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
