@@ -11,11 +11,13 @@ from pathlib import Path
 from chaos.checker import check
 from chaos.evidence import collect
 from chaos.report import Report
+from chaos.settling import settle
 from integration.fleet import FleetPlan, RealFleet
 from support.proxy import Proxy, running_proxy
 from support.waiting import wait_until
 
-from paceline.producer.fleet import Batch
+from paceline.core.lifecycle import State
+from paceline.producer.fleet import Batch, BatchStatus
 from paceline.sim import Answer, Call, Request
 
 CLAIM_SECONDS = 2.0
@@ -47,11 +49,17 @@ def proxied_fleet(folder: Path) -> Iterator[tuple[RealFleet, Proxy]]:
 def report_of(real: RealFleet, batch: Batch) -> Report:
     """What a batch shows, once it is over."""
     began = time.monotonic()
-    real.wait_ended(batch, timeout_s=40)
+    batch.wait(40, on_status=lambda status: _decide(real, batch, status))
     submitted = [record.run.run_id for record in batch.records()]
     evidence = collect(real, batch, submitted, kills=(), blows={}, seconds=time.monotonic() - began)
     own = [request for request in evidence.requests if request.run in evidence.runs]
     return check(replace(evidence, requests=own))
+
+
+def _decide(real: RealFleet, batch: Batch, status: BatchStatus) -> None:
+    """Play the person who is asked about calls that may have taken effect."""
+    if status.counts.states.get(State.AWAITING_DECISION):
+        settle(real, batch, is_quiet=not any(worker.in_flight for worker in real.fleet.workers()))
 
 
 def when_under_way(real: RealFleet, batch: Batch, then: Callable[[], object]) -> None:
