@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from paceline.core.errors import AgentFileError
+from paceline.core.request_fields import RequestFields
 from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.producer.agent_file import AgentFile, load_agent_file
 
@@ -136,6 +137,61 @@ def test_a_file_without_keys_is_refused(tmp_path: Path, text: str, found: str) -
 def test_each_error_names_line_key_expectation_and_fix(tmp_path: Path, extra: str, report: str) -> None:
     (line,) = refused(tmp_path, GOOD + extra)
     assert line.startswith(report)
+
+
+PASSED_THROUGH = """\
+thinking: {type: adaptive}
+effort: low
+output_config: {format: {type: json_schema, schema: {type: object}}}
+service_tier: standard_only
+stop_sequences: [STOP]
+betas: [context-management-2025-06-27]
+context_management: {edits: [{type: clear_tool_uses_20250919}]}
+tools:
+  - {type: web_search_20260209, name: web_search, max_uses: 3}
+"""
+
+
+def test_what_the_api_takes_is_passed_through_as_it_is(tmp_path: Path) -> None:
+    agent = loaded(tmp_path, GOOD + PASSED_THROUGH).agent
+    assert agent.passed_through == RequestFields(
+        body={
+            "thinking": {"type": "adaptive"},
+            "service_tier": "standard_only",
+            "stop_sequences": ["STOP"],
+            "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
+            "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}, "effort": "low"},
+        },
+        server_tools=({"type": "web_search_20260209", "name": "web_search", "max_uses": 3},),
+        betas=("context-management-2025-06-27",),
+    )
+    assert list(agent.tool_names) == ["web_search"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "report"),
+    [
+        (
+            "thinking: {type: enabled}\n",
+            "agent.yaml:3: thinking.budget_tokens: thinking that is enabled needs a budget",
+        ),
+        ("thinking: {type: x}\n", "agent.yaml:3: thinking.type: claude-sonnet-5-5 takes no thinking of type 'x'"),
+        ("effort: most\n", "agent.yaml:3: effort: expected 'low', 'medium', 'high', 'xhigh' or 'max', found 'most'"),
+        ("output_config: {efort: low}\n", "agent.yaml:3: output_config.efort: unknown key: did you mean `effort`?"),
+        ("temperature: 0\n", "agent.yaml:3: temperature: the API refuses it since version 2026-10-21"),
+        ("betas: [\n  made-up]\n", "agent.yaml:4: betas.0: 'made-up' is none of the betas"),
+        (
+            "tools:\n- {type: memory_20250818, name: memory}\n",
+            "agent.yaml:4: tools.0: 'memory_20250818' is no tool that the API runs itself",
+        ),
+        (
+            "finish: {type: object}\ntools:\n- {type: web_search_20260209, name: finish}\n",
+            "agent.yaml:5: tools.0: two tools are called 'finish'",
+        ),
+    ],
+)
+def test_what_the_api_would_refuse_is_refused_with_the_rule(tmp_path: Path, extra: str, report: str) -> None:
+    assert refused(tmp_path, GOOD + extra)[0].startswith(report)
 
 
 def test_a_missing_key_is_named_with_an_example(tmp_path: Path) -> None:

@@ -32,3 +32,11 @@ async def test_what_the_last_turns_asked_for_is_known_to_the_next(world: World) 
     write = replace(A_WRITE, append=(asking("c1"),), streaks=known)
     await world.store.open_calls(driven.held, write, [a_call("c1")])
     assert (await driven.look()).streaks == known
+
+
+async def test_the_container_of_an_answer_is_kept_until_there_is_another(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    for container, kept in [("", ""), ("c_1", "c_1"), ("", "c_1"), ("c_2", "c_2")]:
+        await driven.begin()
+        await world.store.go_on(driven.held, replace(A_WRITE, container=container), advance=True)
+        assert (await driven.look()).container == kept

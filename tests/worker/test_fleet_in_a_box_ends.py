@@ -10,6 +10,7 @@ from worker.box.box import AGENT, Over, play_out
 from worker.box.plan import Plan, Strike
 from worker.box.promises import check_promises
 
+from paceline.core.request_fields import RequestFields
 from paceline.core.transcript import Fragment
 from paceline.worker.scripted_model import ModelRequest, Reply, asks, says
 
@@ -89,3 +90,16 @@ def test_an_answer_that_hands_in_under_an_id_of_before_is_asked_for_again() -> N
     check_promises(over)
     assert over.record.reason == "finish_tool"
     assert len(over.requests) == 3
+
+
+def test_the_next_request_names_the_container_of_the_last_answer_and_the_agents_betas() -> None:
+    def codes(request: ModelRequest, seen: int) -> Reply:
+        answer = asks((f"c{request.turn}", "fetch", {}))
+        return replace(answer, container="container_7") if request.turn == 1 else says("done")
+
+    fields = RequestFields(betas=("task-budgets-2026-03-13",), body={"thinking": {"type": "adaptive"}})
+    over = play_out(codes, agent=replace(AGENT, passed_through=fields))
+    check_promises(over)
+    assert [request.fields.get("container") for request in over.requests] == [None, "container_7"]
+    assert all(request.betas == fields.betas for request in over.requests)
+    assert all(request.fields["thinking"] == {"type": "adaptive"} for request in over.requests)

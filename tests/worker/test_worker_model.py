@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -46,10 +46,12 @@ def simulator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
         yield running
 
 
-async def call(*, seconds: float = ANY_SECONDS, body: bytes = BODY) -> Answer | ModelCallFailed:
+async def call(
+    *, seconds: float = ANY_SECONDS, body: bytes = BODY, betas: Sequence[str] = ()
+) -> Answer | ModelCallFailed:
     model = AnthropicModel(longest_seconds=ANY_SECONDS)
     try:
-        came = await model.call(body, seconds=seconds)
+        came = await model.call(body, seconds=seconds, betas=betas)
     finally:
         await model.aclose()
     if isinstance(came, ModelCallFailed):
@@ -62,6 +64,14 @@ async def failure(*, seconds: float = ANY_SECONDS) -> ModelCallFailed:
     came = await call(seconds=seconds)
     assert isinstance(came, ModelCallFailed), came
     return came
+
+
+async def test_betas_are_asked_for_in_the_header(simulator: Simulator) -> None:
+    edited = json.dumps(json.loads(BODY) | {"context_management": {"edits": []}}).encode()
+    assert isinstance(await call(body=edited, betas=["context-management-2025-06-27"]), Answer)
+    refused = await call(body=edited)
+    assert isinstance(refused, ModelCallFailed)
+    assert "context_management: Extra inputs are not permitted" in refused.message
 
 
 async def test_an_answer_is_kept_as_it_came(simulator: Simulator) -> None:

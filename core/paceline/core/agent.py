@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from .finish import FINISH_TOOL
 from .finish import definition as finish_definition
 from .ids import AgentDigest, agent_digest
+from .request_fields import RequestFields
 from .tool_spec import ToolSpec
 from .unknown_effect import OnUnknownEffect
 
@@ -59,15 +59,22 @@ class Agent:
     on_unknown_effect: OnUnknownEffect = OnUnknownEffect.WAIT
     finish: Mapping[str, Any] | None = None
     """The JSON Schema of the output; set: a run ends by the `finish` tool alone."""
+    passed_through: RequestFields = field(default_factory=RequestFields)
 
     def freeze(self) -> bytes:
         """The definition as bytes, for the record."""
-        own = {"tools": [tool.to_json() for tool in self.tools], "limits": self.limits.to_json()}
+        own = {
+            "tools": [tool.to_json() for tool in self.tools],
+            "limits": self.limits.to_json(),
+            "passed_through": self.passed_through.to_json(),
+        }
         data = {**asdict(self), **own, "version": AGENT_VERSION}
         if self.on_unknown_effect is OnUnknownEffect.WAIT:
             del data["on_unknown_effect"]  # as before there was such a thing: an agent keeps its digest
         if self.finish is None:
             del data["finish"]
+        if self.passed_through == RequestFields():
+            del data["passed_through"]
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
@@ -80,6 +87,8 @@ class Agent:
         tools = tuple(ToolSpec.from_json(tool) for tool in data.pop("tools"))
         on_unknown_effect = OnUnknownEffect(data.pop("on_unknown_effect", OnUnknownEffect.WAIT))
         limits = Limits(**data.pop("limits"))
+        if "passed_through" in data:
+            data["passed_through"] = RequestFields.from_json(data["passed_through"])
         return cls(**data, tools=tools, limits=limits, on_unknown_effect=on_unknown_effect)
 
     @cached_property
@@ -93,7 +102,7 @@ class Agent:
     @cached_property
     def tool_names(self) -> Sequence[str]:
         """Every tool that the model may call."""
-        return [*self.tools_by_name, *([] if self.finish is None else [FINISH_TOOL])]
+        return [str(definition.get("name")) for definition in self._definitions()]
 
     @cached_property
     def head(self) -> bytes:
@@ -102,7 +111,7 @@ class Agent:
         The breakpoint of the head stands on the last block before the messages; the moving one is the API's own
         (`cache_control` at the top level), so no stored message is ever touched for it.
         """
-        members: dict[str, Any] = {"model": self.model, "cache_control": _EPHEMERAL}
+        members: dict[str, Any] = {"model": self.model, "cache_control": _EPHEMERAL, **self.passed_through.body}
         tools = self._definitions()
         if tools:
             members["tools"] = tools
@@ -113,12 +122,16 @@ class Agent:
         return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()[:-1] + b',"messages":['
 
     def _definitions(self) -> list[dict[str, Any]]:
-        own = [tool.definition() for tool in self.tools]
+        own = [*(tool.definition() for tool in self.tools), *map(dict, self.passed_through.server_tools)]
         return own if self.finish is None else [*own, finish_definition(self.finish)]
 
-    def request(self, fragments: Sequence[bytes], *, max_tokens: int, user_id: str) -> bytes:
-        """The body of a call: the head, the stored messages as they are, and what may differ between calls last."""
-        tail = json.dumps({"max_tokens": max_tokens, "metadata": {"user_id": user_id}}, separators=(",", ":"))
+    def request(self, fragments: Sequence[bytes], *, max_tokens: int, user_id: str, container: str = "") -> bytes:
+        """The body of a call: the head, the stored messages as they are, and what may differ between calls last.
+
+        `container` is where the API ran code for this conversation, if it did.
+        """
+        last: dict[str, Any] = {"max_tokens": max_tokens, "metadata": {"user_id": user_id}}
+        tail = json.dumps(last | {"container": container} if container else last, separators=(",", ":"))
         return self.head + b",".join(fragments) + b"]," + tail[1:].encode()
 
 

@@ -46,6 +46,8 @@ class Answer:
     usage: Usage
     cost_nanousd: int | None
     refusal: str
+    container: str = ""
+    """Where the API ran code for it: the next request must name it."""
 
 
 def read_answer(body: bytes) -> Answer:
@@ -75,6 +77,7 @@ def _read(message: Mapping[str, Any], raw: str) -> Answer:
         usage=_usage(usage),
         cost_nanousd=cost_nanousd(usage, str(message["model"])),
         refusal=str((message.get("stop_details") or {}).get("category") or "no category given"),
+        container=str((message.get("container") or {}).get("id") or ""),
     )
 
 

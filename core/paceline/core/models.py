@@ -5,6 +5,14 @@ from __future__ import annotations
 import re
 
 _SMALL = re.compile(r"claude-(opus|sonnet|haiku)-4-5(-|$)")
+_THINKING = (
+    (_SMALL, frozenset({"enabled", "disabled"})),
+    (re.compile(r"claude-(opus|sonnet)-4-6(-|$)"), frozenset({"enabled", "disabled", "adaptive"})),
+    (re.compile(r"claude-(opus-5-5|fable-|mythos-)"), frozenset({"adaptive"})),
+    (re.compile(r"claude-sonnet-5-5"), frozenset({"disabled", "adaptive", "between_tools"})),
+    (re.compile(r"claude-(opus|sonnet|haiku)-(4-[78]|5)"), frozenset({"disabled", "adaptive"})),
+)
+"""The first that matches counts."""
 
 
 def context_window_tokens(model: str) -> int:
@@ -15,3 +23,8 @@ def context_window_tokens(model: str) -> int:
 def max_output_tokens(model: str) -> int:
     """The highest `max_tokens` that the model accepts."""
     return 64_000 if _SMALL.match(model) else 128_000
+
+
+def thinking_kinds(model: str) -> frozenset[str] | None:
+    """The values of `thinking.type` that the model accepts (Anthropic's errors page); None: it is not known here."""
+    return next((kinds for name, kinds in _THINKING if name.match(model)), None)

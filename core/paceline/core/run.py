@@ -116,3 +116,5 @@ class Run:
     hold_until_ms: int = 0
     hold_reason: str = ""
     cancel_requested: bool = False
+    container: str = ""
+    """Where the API ran code for this run, last."""

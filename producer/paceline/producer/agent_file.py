@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from paceline.core.agent import Agent, Limits
@@ -24,6 +24,16 @@ from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.core.usage import is_priced
 from paceline.tools import Registry, read_result_tool
 
+from .passed_through import (
+    NOT_TAKEN,
+    OutputConfigSection,
+    PassedThroughSection,
+    Problem,
+    Section,
+    is_server_tool,
+    passed_through,
+    request_problems,
+)
 from .template import BadTemplate, Template, read_template
 from .yaml_lines import KeyPath, NotYaml, YamlFile, read_yaml
 
@@ -39,23 +49,11 @@ class AgentFile:
     template: Template | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """One thing that is wrong, and where."""
-
-    at: KeyPath
-    message: str
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
 _Positive = Annotated[int, Field(gt=0)]
 _PositiveNumber = Annotated[float, Field(gt=0)]
 
 
-class _LimitsSection(_Section):
+class _LimitsSection(Section):
     turns: _Positive | None = None
     tokens: _Positive | None = None
     seconds: _PositiveNumber | None = None
@@ -65,7 +63,7 @@ class _LimitsSection(_Section):
     error_turns: _Positive | None = None
 
 
-class _FileSection(_Section):
+class _FileSection(PassedThroughSection):
     # The defaults are the agent's own: only what the file sets is taken from here.
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     model: Annotated[str, Field(min_length=1)]
@@ -94,11 +92,14 @@ def load_agent_file(path: str | os.PathLike[str], *, search_paths: Iterable[str 
     yaml_file = _read(file)
     section = _checked(file, yaml_file)
     registry = Registry([file.parent, Path.cwd(), *search_paths])
-    own_tools, problems = _load_tools(registry, section.tools)
+    server_tools = {place: entry for place, entry in enumerate(section.tools) if is_server_tool(entry)}
+    own_entries = [(place, entry) for place, entry in enumerate(section.tools) if place not in server_tools]
+    own_tools, problems = _load_tools(registry, own_entries)
     tools = _with_built_in(own_tools)
     template = _template(section.prompt, problems)
-    agent = _agent(section, tools)
+    agent = _agent(section, tools, list(server_tools.values()))
     problems += [
+        *request_problems(agent, list(server_tools)),
         *_tool_problems(tools),
         *_finish_problems(section.finish, tools),
         *_agent_problems(agent, set(_flat_keys(yaml_file.data))),
@@ -161,10 +162,15 @@ def _problem(error: ErrorDetails) -> Problem:
 def _unknown_key(at: KeyPath) -> str:
     if ".".join(map(str, at)) in NOT_YET:
         return "not supported yet: take it out"
-    section = _LimitsSection if at[0] == "limits" else _FileSection
+    if at[-1] in NOT_TAKEN:
+        return NOT_TAKEN[str(at[-1])]
+    section = _SECTIONS.get(at[0], _FileSection)
     known = list(section.model_fields)
     near = difflib.get_close_matches(str(at[-1]), known, n=1)
     return f"unknown key: did you mean `{near[0]}`?" if near else f"unknown key: the keys here are {', '.join(known)}"
+
+
+_SECTIONS: Mapping[str | int, type[Section]] = {"limits": _LimitsSection, "output_config": OutputConfigSection}
 
 
 def _short(value: object) -> str:
@@ -172,10 +178,10 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _load_tools(registry: Registry, entries: Sequence[object]) -> tuple[dict[int, ToolSpec], list[Problem]]:
+def _load_tools(registry: Registry, entries: Iterable[tuple[int, object]]) -> tuple[dict[int, ToolSpec], list[Problem]]:
     tools: dict[int, ToolSpec] = {}
     problems: list[Problem] = []
-    for index, entry in enumerate(entries):
+    for index, entry in entries:
         try:
             tools[index] = _load_tool(registry, entry)
         except UsageError as error:
@@ -201,14 +207,20 @@ def _template(prompt: str | None, problems: list[Problem]) -> Template | None:
         return None
 
 
-def _agent(section: _FileSection, tools: Mapping[int, ToolSpec]) -> Agent:
-    given = section.model_dump(exclude_unset=True, exclude={"tools", "limits", "prompt"})
+def _agent(section: _FileSection, tools: Mapping[int, ToolSpec], server_tools: Sequence[dict[str, Any]]) -> Agent:
+    apart = {"tools", "limits", "prompt", *PassedThroughSection.model_fields}
+    given = section.model_dump(exclude_unset=True, exclude=apart)
     limits = section.limits.model_dump(exclude_unset=True)
     if "deadline" in limits:
         limits["deadline_seconds"] = limits.pop("deadline")
     if "on_unknown_effect" in given:
         given["on_unknown_effect"] = OnUnknownEffect(given["on_unknown_effect"])
-    return Agent(**given, tools=tuple(tools.values()), limits=Limits(**limits))
+    return Agent(
+        **given,
+        tools=tuple(tools.values()),
+        limits=Limits(**limits),
+        passed_through=passed_through(section, server_tools),
+    )
 
 
 def _with_built_in(tools: dict[int, ToolSpec]) -> dict[int, ToolSpec]:

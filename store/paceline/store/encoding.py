@@ -67,6 +67,7 @@ def read_run(run_id: RunId, stored: Fields) -> Run:
         hold_until_ms=number(stored, b"hold"),
         hold_reason=text(stored, b"why"),
         cancel_requested=stored.get(b"cancel") == b"1",
+        container=text(stored, b"container"),
     )
 
 
@@ -107,6 +108,7 @@ def write_arguments(write: TurnWrite) -> list[Argument]:
         [encode_entry(entry) for entry in write.ledger],
         write.streaks.encode(),
         "" if write.context_tokens is None else write.context_tokens,
+        write.container,
         usage.input,
         usage.cache_read,
         usage.cache_write,

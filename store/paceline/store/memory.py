@@ -634,7 +634,8 @@ class MemoryRunStore:
         self._account(record, write.spent, write.ledger)
         record.fragments += write.append
         known = record.run.context_tokens if write.context_tokens is None else write.context_tokens
-        record.run = replace(record.run, context_tokens=known, streaks=write.streaks)
+        container = write.container or record.run.container
+        record.run = replace(record.run, context_tokens=known, streaks=write.streaks, container=container)
 
     def _take_result(self, record: _Record, result: CallResult) -> None:
         self._account(record, Spent(working_ms=result.entry.took_ms, tool_calls=1), [result.entry])

@@ -106,13 +106,17 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnWrite:
-    """What every write at the end of an attempt carries. `spent` is added; `context_tokens` None: as before."""
+    """What every write at the end of an attempt carries. `spent` is added; `context_tokens` None: as before.
+
+    `container` empty: as before.
+    """
 
     append: tuple[Fragment, ...] = ()
     spent: Spent = field(default_factory=Spent)
     context_tokens: int | None = None
     streaks: Streaks = field(default_factory=Streaks)
     ledger: tuple[Entry, ...] = ()
+    container: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

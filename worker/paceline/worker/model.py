@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Protocol
@@ -32,7 +33,7 @@ _LONGEST_WAIT_SECONDS = 86_400.0
 class ModelClient(Protocol):
     """Whatever answers requests of the Messages API."""
 
-    async def call(self, body: bytes, *, seconds: float) -> Answer | ModelCallFailed:
+    async def call(self, body: bytes, *, seconds: float, betas: Sequence[str] = ()) -> Answer | ModelCallFailed:
         """The answer to this request within so many seconds, or why there is none. Raises only CancelledError."""
 
     async def aclose(self) -> None:
@@ -51,11 +52,11 @@ class AnthropicModel:
             open_telemetry={"traces": False, "propagation": False},
         )
 
-    async def call(self, body: bytes, *, seconds: float) -> Answer | ModelCallFailed:
+    async def call(self, body: bytes, *, seconds: float, betas: Sequence[str] = ()) -> Answer | ModelCallFailed:
         try:
             # The SDK's timeout is per read: a trickling body would never end.
             async with asyncio.timeout(seconds):
-                return read_answer(await self._post(body))
+                return read_answer(await self._post(body, betas))
         except TimeoutError:
             return _transient(f"no answer within {seconds:g} s")
         except BrokenAnswer as error:
@@ -72,12 +73,13 @@ class AnthropicModel:
     async def aclose(self) -> None:
         await self._client.close()
 
-    async def _post(self, body: bytes) -> bytes:
+    async def _post(self, body: bytes, betas: Sequence[str]) -> bytes:
+        headers = {"content-type": "application/json"} | ({"anthropic-beta": ",".join(betas)} if betas else {})
         answer = await self._client.post(
             "/v1/messages",
             cast_to=httpx2.Response,
             content=body,
-            options={"headers": {"content-type": "application/json"}},
+            options={"headers": headers},
         )
         return answer.content
 

@@ -20,6 +20,7 @@ class ModelRequest:
     """A request as the model sees it."""
 
     fields: Mapping[str, Any]
+    betas: Sequence[str] = ()
 
     @property
     def run_id(self) -> str:
@@ -46,9 +47,9 @@ class ScriptedModel:
         self._answer = script if callable(script) else _reading(script)
         self.requests: list[ModelRequest] = []
 
-    async def call(self, body: bytes, *, seconds: float) -> Reply:
+    async def call(self, body: bytes, *, seconds: float, betas: Sequence[str] = ()) -> Reply:
         """The script's reply to this request. It takes no notice of `seconds`."""
-        request = ModelRequest(fields=json.loads(body))
+        request = ModelRequest(fields=json.loads(body), betas=betas)
         self.requests.append(request)
         return await self._answer(request)
 

@@ -137,10 +137,13 @@ class Attempt:
         if held_seconds:
             return await self._wait(seconds=held_seconds, reason=f"{self.agent.model} has no room")
         check_sendable(self.fragments)
-        body = self.agent.request(self.fragments, max_tokens=call.max_tokens, user_id=self.run.run_id)
+        body = self.agent.request(
+            self.fragments, max_tokens=call.max_tokens, user_id=self.run.run_id, container=self.run.container
+        )
         seconds = min(self.desk.settings.model_seconds, call.seconds_left or self.desk.settings.model_seconds)
         began = now_ms()
-        came = await self.desk.in_flight.model_call(self.run.run_id, self.desk.model.call(body, seconds=seconds))
+        calling = self.desk.model.call(body, seconds=seconds, betas=self.agent.passed_through.betas)
+        came = await self.desk.in_flight.model_call(self.run.run_id, calling)
         took_ms = now_ms() - began
         match came:
             case None:
@@ -161,7 +164,7 @@ class Attempt:
         self, failure: ModelCallFailed, spent: Spent, entries: tuple[Entry, ...] = ()
     ) -> Sequence[Message]:
         step = next_step(self.agent, self.run, failure)
-        return await self._take(step, spent, entries, context_tokens=None)
+        return await self._take(step, spent, entries, answer=None)
 
     async def _answered(self, answer: Answer, took_ms: int) -> Sequence[Message]:
         so_far, failed = said_so_far(self.fragments), all_failed(self.fragments[-1])
@@ -174,10 +177,10 @@ class Attempt:
         )
         entries = (self._called(answer, took_ms),)
         if isinstance(step, OpenCalls):
-            return await self._open(step, spent, entries, context_tokens=answer.usage.total)
+            return await self._open(step, spent, entries, answer)
         if isinstance(step, Finish) and step.append and self._uses_an_id_again(answer):
             return await self._failed(_id_used_again(), spent, entries)
-        return await self._take(step, spent, entries, context_tokens=answer.usage.total)
+        return await self._take(step, spent, entries, answer=answer)
 
     def _uses_an_id_again(self, answer: Answer) -> bool:
         # The record looks for it where calls are opened; the calls of an answer that ends the run never are.
@@ -201,11 +204,11 @@ class Attempt:
     # What comes next
 
     async def _take(
-        self, step: Step, spent: Spent, entries: tuple[Entry, ...], *, context_tokens: int | None
+        self, step: Step, spent: Spent, entries: tuple[Entry, ...], *, answer: Answer | None
     ) -> Sequence[Message]:
         match step:
             case GoOn():
-                return await self._go_on(step, spent, entries, context_tokens)
+                return await self._go_on(step, spent, entries, answer)
             case Hold():
                 return await self._hold(step, spent, entries)
             case Finish():
@@ -214,16 +217,17 @@ class Attempt:
                 raise AssertionError(f"{step} cannot come after a model call here")
 
     async def _go_on(
-        self, step: GoOn, spent: Spent, entries: tuple[Entry, ...], context_tokens: int | None
+        self, step: GoOn, spent: Spent, entries: tuple[Entry, ...], answer: Answer | None
     ) -> Sequence[Message]:
         self._check(step.append)
         grew = any(fragment.startswith(b'{"role":"assistant"') for fragment in step.append)
         write = TurnWrite(
             append=step.append,
             spent=spent,
-            context_tokens=context_tokens if grew else None,
+            context_tokens=answer.usage.total if answer and grew else None,
             streaks=step.streaks,
             ledger=entries,
+            container=answer.container if answer and grew else "",
         )
         written = await until_written(lambda: self.desk.store.go_on(_held(self.run), write, advance=step.advance))
         return await self._next_turn(written, self.run.turn + step.advance)
@@ -269,12 +273,17 @@ class Attempt:
         return ()
 
     async def _open(
-        self, step: OpenCalls, spent: Spent, entries: tuple[Entry, ...], *, context_tokens: int
+        self, step: OpenCalls, spent: Spent, entries: tuple[Entry, ...], answer: Answer
     ) -> Sequence[Message]:
         self._check((step.append,))
         calls = [_open_call(self.agent, call, step.answered.get(call.call_id)) for call in step.calls]
         write = TurnWrite(
-            append=(step.append,), spent=spent, context_tokens=context_tokens, streaks=step.streaks, ledger=entries
+            append=(step.append,),
+            spent=spent,
+            context_tokens=answer.usage.total,
+            streaks=step.streaks,
+            ledger=entries,
+            container=answer.container,
         )
         match await until_written(lambda: self.desk.store.open_calls(_held(self.run), write, calls)):
             case Written.WRITTEN:

@@ -71,6 +71,10 @@ local function take_write()
   if context ~= '' then
     set('context', context)
   end
+  local container = take()
+  if container ~= '' then
+    set('container', container)
+  end
   for _, field in ipairs({'input', 'cache_read', 'cache_write', 'output', 'cost', 'unpriced', 'working', 'tools', 'turns', 'lost'}) do
     add(field, take())
   end
