@@ -63,7 +63,8 @@ class BatchDesk:
         return None
 
     async def _create(self, exchange: Exchange, asked: Asked) -> web.Response:
-        read = read_batch(await exchange.http.read())
+        data = await exchange.read()
+        read = data if isinstance(data, Refusal) else read_batch(data)
         if isinstance(read, Refusal):
             return exchange.refuse(read)
         refusal = self._api.first(batch_refusals(read))

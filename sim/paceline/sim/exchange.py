@@ -14,7 +14,7 @@ from paceline.sim.faults import Fault
 from paceline.sim.journal import Entry, Journal, Usage
 from paceline.sim.limits import ORGANIZATION
 from paceline.sim.mishaps import HTML, ErrorReply, refusal_reply
-from paceline.sim.rules import Refusal, proxy_error_body
+from paceline.sim.rules import Refusal, Rule, proxy_error_body, refuse
 
 # Besides all from 500 on.
 RETRIED = frozenset({408, 409, 429})
@@ -54,6 +54,13 @@ class Exchange:
         self._facts: dict[str, Any] = {"verdict": "unread", "status": None}
         self.started = clock()
         self._is_written = False
+
+    async def read(self) -> bytes | Refusal:
+        """The body, unless it is larger than its path takes."""
+        try:
+            return await self.http.read()
+        except web.HTTPRequestEntityTooLarge:
+            return refuse(Rule.TOO_LARGE)
 
     def note(self, **facts: Any) -> None:
         """Add to what the journal will say."""

@@ -25,7 +25,7 @@ from paceline.sim.mishaps import api_error
 from paceline.sim.miswritten import misheaded
 from paceline.sim.paging import page
 from paceline.sim.playbook import Playbook
-from paceline.sim.rules import Refusal, Rule, refuse
+from paceline.sim.rules import Refusal
 from paceline.sim.speaking import Failed, Line, Speaker
 from paceline.sim.switches import Switches
 
@@ -115,10 +115,9 @@ class MessagesServer:
         return await self._look_up(exchange)
 
     async def _judge(self, exchange: Exchange, *, counting: bool) -> Accepted | Refusal:
-        try:
-            data = await exchange.http.read()
-        except web.HTTPRequestEntityTooLarge:
-            return refuse(Rule.TOO_LARGE)
+        data = await exchange.read()
+        if isinstance(data, Refusal):
+            return data
         return self._api.judge(exchange.http.headers, data, counting=counting)
 
     def _lose(self, exchange: Exchange, fault: Fault) -> web.Response:
