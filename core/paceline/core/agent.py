@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from .cache_breakpoint import with_breakpoint
 from .finish import definition as finish_definition
 from .ids import AgentDigest, agent_digest
 from .request_fields import RequestFields
@@ -126,13 +127,14 @@ class Agent:
         return own if self.finish is None else [*own, finish_definition(self.finish)]
 
     def request(self, fragments: Sequence[bytes], *, max_tokens: int, user_id: str, container: str = "") -> bytes:
-        """The body of a call: the head, the stored messages as they are, and what may differ between calls last.
+        """The body of a call: the head, the stored messages, and what may differ between calls last.
 
+        The messages are sent as they are stored, but for a cache breakpoint after a long turn.
         `container` is where the API ran code for this conversation, if it did.
         """
         last: dict[str, Any] = {"max_tokens": max_tokens, "metadata": {"user_id": user_id}}
         tail = json.dumps(last | {"container": container} if container else last, separators=(",", ":"))
-        return self.head + b",".join(fragments) + b"]," + tail[1:].encode()
+        return self.head + b",".join(with_breakpoint(fragments)) + b"]," + tail[1:].encode()
 
 
 _EPHEMERAL = {"type": "ephemeral"}
