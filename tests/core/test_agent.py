@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.core.agent import Agent, Limits
+from paceline.core.request_fields import RequestFields
 from paceline.core.tool_spec import Approval, Effect, Placement, ToolSpec
 from paceline.core.transcript import user_text
+from paceline.core.unknown_effect import OnUnknownEffect
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -32,6 +34,20 @@ ONCALL = Agent(
     tools=(SEARCH, PAGE),
     limits=Limits(turns=20, usd=None, deadline_seconds=3600.0),
 )
+
+
+WHOLE = replace(
+    ONCALL,
+    limits=Limits(repeats=None, error_turns=5),
+    on_unknown_effect=OnUnknownEffect.STOP,
+    finish={"type": "object", "properties": {"who": {"type": "string"}}},
+    passed_through=RequestFields(
+        body={"thinking": {"type": "adaptive"}, "stop_sequences": ["END"]},
+        server_tools=({"type": "web_search_20260209", "name": "web_search"},),
+        betas=("task-budgets-2026-03-13",),
+    ),
+)
+"""With everything that an agent has only if it is set."""
 
 
 def test_an_agent_thaws_to_what_was_frozen() -> None:
@@ -72,6 +88,9 @@ def test_the_frozen_agent_of_this_version_stays_readable() -> None:
     assert Agent.thaw(frozen) == ONCALL
     assert ONCALL.freeze() == frozen
     assert ONCALL.digest == "20ef7c212d2f84ab2328"
+    whole = (GOLDEN / "agent-1-whole.json").read_bytes().rstrip()
+    assert Agent.thaw(whole) == WHOLE
+    assert WHOLE.freeze() == whole
 
 
 def test_an_agent_of_another_version_is_refused_with_both_numbers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from paceline.core.agent import Agent, Limits
 from paceline.core.answer import BrokenAnswer, Call, read_answer
 from paceline.core.ids import AgentDigest, CallId, RunId
 from paceline.core.lifecycle import State
-from paceline.core.run import Run, Spent
+from paceline.core.run import Run, Spent, Streaks
 from paceline.core.step import (
     CallModel,
     FailureKind,
@@ -31,21 +32,25 @@ from paceline.core.step import (
 )
 from paceline.core.transcript import (
     Fragment,
+    all_failed,
     check_next,
     check_sendable,
     check_whole,
     result_block,
     results_message,
+    tool_use_ids,
     user_text,
 )
 
 AGENT = Agent(name="a", model="claude-sonnet-5-5", system="Be brief.", limits=Limits(turns=12, usd=None))
+HANDING_IN = replace(AGENT, finish={"type": "object", "required": ["who"], "properties": {"who": {"type": "string"}}})
 
 words = st.text(max_size=12)
 blocks = st.one_of(
     words.map(text),
     words.map(thinking),
-    st.builds(tool_use, st.sampled_from(["c1", "c2", "c3", "c 4", ""])),
+    st.builds(tool_use, st.sampled_from(["c1", "c2", "c3", "c 4", ""]), st.sampled_from(["search", "finish"])),
+    st.builds(tool_use, st.just("f1"), st.just("finish"), who=st.sampled_from(["Ada", 3])),
     st.just({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}),
 )
 STOP_REASONS = ["end_turn", "stop_sequence", "tool_use", "max_tokens", "pause_turn", "refusal", "odd", None]
@@ -78,6 +83,7 @@ events = st.one_of(
 class Life:
     """A run's life in memory: what a worker and a store make of each step."""
 
+    agent: Agent
     run: Run
     fragments: list[Fragment]
     seen: set[CallId] = field(default_factory=set)
@@ -88,17 +94,18 @@ class Life:
             check_next(self.fragments[-1], fragment)
             self.fragments.append(fragment)
 
-    def answer_calls(self, calls: tuple[Call, ...], results: list[str]) -> None:
+    def answer_calls(self, calls: tuple[Call, ...], results: list[str], answered: Mapping[CallId, str]) -> None:
         ids = [call.call_id for call in calls]
         made = {
-            id_: result_block(id_, results[at % len(results)], is_error=at % 2 == 1)
+            id_: result_block(id_, answered.get(id_, results[at % len(results)]), is_error=at % 2 == 1)
             for at, id_ in reversed(list(enumerate(ids)))
         }
         self.append(results_message(ids, made))
 
     def turn(self, event: Any, results: list[str]) -> None:
         """One attempt: a call whose answer is `event`, or whatever happened to it."""
-        begun = next_step(AGENT, self.run, TurnBegun(new_bytes=100, now_ms=0))
+        happened = TurnBegun(new_bytes=100, now_ms=0, all_failed=all_failed(self.fragments[-1]))
+        begun = next_step(self.agent, self.run, happened)
         if isinstance(begun, Finish):
             self.over = True
             return
@@ -107,14 +114,14 @@ class Life:
         self.happen(event, results)
 
     def happen(self, event: Any, results: list[str]) -> None:
-        match next_step(AGENT, self.run, self.happening(event)):
-            case OpenCalls(append=asked, calls=calls, streaks=streaks):
+        match next_step(self.agent, self.run, self.happening(event)):
+            case OpenCalls(append=asked, calls=calls, streaks=streaks, answered=answered):
                 if self.seen & {call.call_id for call in calls}:
                     self.over = True  # what the store answers with DUPLICATE_CALL
                     return
                 self.seen.update(call.call_id for call in calls)
                 self.append(asked)
-                self.answer_calls(calls, results)
+                self.answer_calls(calls, results, answered)
                 self.run = replace(self.run, turn=self.run.turn + 1, streaks=streaks)
             case GoOn(append=more, advance=advance, streaks=streaks):
                 self.append(*more)
@@ -122,8 +129,9 @@ class Life:
             case Hold(streaks=streaks):
                 self.run = replace(self.run, streaks=streaks)
             case Finish(append=more, outcome=outcome):
-                self.append(*more)
                 self.over = True
+                if not self.seen & {id_ for each in more for id_ in tool_use_ids(json.loads(each))}:
+                    self.append(*more)  # else the worker asks the model again
                 assert (outcome.answer is not None) is (outcome.ending.exception is None)
             case CallModel():
                 raise AssertionError("only a turn that begins calls the model")
@@ -136,7 +144,9 @@ class Life:
         except BrokenAnswer as broken:
             return ModelCallFailed(kind=FailureKind.TRANSIENT, message=str(broken), chance=0.0)
         self.run = replace(self.run, spent=self.run.spent + Spent(usage=answer.usage))
-        return ModelAnswered(answer=answer, so_far=said_so_far(self.fragments))
+        return ModelAnswered(
+            answer=answer, so_far=said_so_far(self.fragments), all_failed=all_failed(self.fragments[-1])
+        )
 
     def _fresh_ids(self, event: bytes) -> bytes:
         """Each turn's ids are its own, as the API's are; now and then the model repeats one, and the store refuses."""
@@ -148,17 +158,22 @@ class Life:
 
 
 @settings(max_examples=200, deadline=None)
-@given(script=st.lists(events, max_size=15), results=st.lists(words, min_size=1, max_size=3))
-def test_every_transcript_that_could_be_sent_is_valid(script: list[Any], results: list[str]) -> None:
+@given(
+    agent=st.sampled_from([AGENT, HANDING_IN]),
+    script=st.lists(events, max_size=15),
+    results=st.lists(words, min_size=1, max_size=3),
+)
+def test_every_transcript_that_could_be_sent_is_valid(agent: Agent, script: list[Any], results: list[str]) -> None:
     run = Run(
         run_id=RunId("a-1"), row_id="r", agent=AgentDigest("5f"), state=State.IN_TURN, turn=1, fence=1, attempts=1
     )
-    life = Life(run=run, fragments=[user_text("Who is on call?")])
+    life = Life(agent=agent, run=run, fragments=[user_text("Who is on call?")])
     sent = b""
     for event in script:
         life.turn(event, results)
         check_whole(life.fragments)
-        request = AGENT.request(life.fragments, max_tokens=4096, user_id="u")
+        assert Streaks.decode(life.run.streaks.encode()) == life.run.streaks
+        request = agent.request(life.fragments, max_tokens=4096, user_id="u")
         assert json.loads(request)["messages"] == [json.loads(fragment) for fragment in life.fragments]
         prefix = request[: request.rindex(b"],")]
         assert prefix.startswith(sent), "history is only ever added to"
