@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -22,12 +23,17 @@ TURNS = 20
 CALLS = 12
 SEARCH = ToolSpec(name="search", path="t:search", description="Search.", input_schema={"type": "object"})
 AGENT = Agent(name="a", model="claude-sonnet-5-5", system="You look things up. " * 150, tools=(SEARCH,))
+BOUND = "claude-fable-5-2"
+"""Its thinking is bound to all that came before it, for every account."""
 RESULT = "What there is to know of it. " * 35
 """A kilobyte."""
 
 
 def twelve_calls(request: Request) -> Says:
-    return Says(calls=[Call(tool="search", input={"q": f"{request.turn} {place}"}) for place in range(CALLS)])
+    thinking = "Twelve at once." if request.model == BOUND else None
+    return Says(
+        thinking=thinking, calls=[Call(tool="search", input={"q": f"{request.turn} {place}"}) for place in range(CALLS)]
+    )
 
 
 @pytest.fixture
@@ -74,3 +80,9 @@ async def test_without_the_further_breakpoint_they_would_not(
     used = await usages(model, AGENT)
     share = sum(usage.cache_read for usage in used) / sum(usage.all_input for usage in used)
     assert share < 0.3
+
+
+async def test_thinking_that_is_bound_to_what_came_before_it_bears_the_breakpoint(model: ModelClient) -> None:
+    used = await usages(model, replace(AGENT, model=BOUND))
+    for before, after in pairwise(used):
+        assert after.cache_read == before.cache_read + before.cache_write
