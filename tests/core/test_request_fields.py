@@ -97,6 +97,7 @@ def test_a_request_that_keeps_to_the_rules_is_passed() -> None:
     [
         ({"type": "code_execution_20260120", "name": "code_execution"}, ""),
         ({"type": "bash_20250124", "name": "bash"}, "'bash_20250124' is no tool that the API runs itself"),
+        ({"type": "advisor_20260301", "name": "advisor"}, "this needs advisor-tool-2026-03-01 under `betas`"),
         ({"type": "web_search_20260209"}, "a tool of type web_search_20260209 needs a `name`"),
     ],
 )

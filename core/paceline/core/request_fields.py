@@ -152,7 +152,7 @@ def _betas(fields: RequestFields) -> Iterator[Broken]:
         if beta not in BETAS:
             rule = f"{beta!r} is none of the betas that can be passed through: {', '.join(sorted(BETAS))}"
             yield Broken(at=("betas", index), rule=rule)
-    for at, beta in _needed_betas(fields.body):
+    for at, beta in (*_needed_betas(fields.body), *_needed_by_tools(fields.server_tools)):
         if beta not in fields.betas:
             yield Broken(at=at, rule=f"this needs {beta} under `betas`")
 
@@ -166,6 +166,12 @@ def _needed_betas(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ..
         yield ("thinking", "block_binding"), "thinking-binding-controls-2026-08-01"
     if "task_budget" in body.get("output_config", {}):
         yield ("output_config", "task_budget"), "task-budgets-2026-03-13"
+
+
+def _needed_by_tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    for index, tool in enumerate(tools):
+        if str(tool.get("type")).startswith("advisor_"):
+            yield ("server_tools", index), "advisor-tool-2026-03-01"
 
 
 def _server_tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[Broken]:
