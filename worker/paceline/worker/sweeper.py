@@ -26,6 +26,10 @@ log = logging.getLogger("paceline.sweeper")
 _RUNS_AT_ONCE = 500
 _MENDED_AT_ONCE = 32
 _OWNERLESS = Incarnation("")
+_SWEEP_EVERY = 0.5
+"""Of `sweep_seconds`, by whose end what was found is to have begun again: finding it may take half of them."""
+_LOCK = 0.4
+"""Less than the pause between two sweeps of one worker, which it must never outlast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +48,11 @@ class Sweeper:
                 log.warning("no sweep: %s", error)
             except Exception:
                 log.exception("a sweep failed; the next one goes on")
-            await asyncio.sleep(self.desk.settings.sweep_seconds)
+            await asyncio.sleep(_SWEEP_EVERY * self.desk.settings.sweep_seconds)
 
     async def sweep(self) -> None:
         """One sweep, if no other worker has just made one."""
-        # Half of one worker's pause: workers do not keep time with each other, so several of them look more often than
-        # one, and what was found has begun again before a whole pause is over.
-        if await self.desk.store.may_sweep(self.desk.incarnation, seconds=self.desk.settings.sweep_seconds / 2):
+        if await self.desk.store.may_sweep(self.desk.incarnation, seconds=_LOCK * self.desk.settings.sweep_seconds):
             while await self._sweep_some() == _RUNS_AT_ONCE:
                 pass
 
