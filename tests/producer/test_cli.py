@@ -82,6 +82,19 @@ def test_submitting_prints_the_batch_and_again_adds_nothing(capsys: pytest.Captu
 
 
 @pytest.mark.usefixtures("prefix")
+def test_rows_are_submitted_while_the_broker_is_away_and_that_is_said_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PACELINE_BROKER_URL", "redis://:secret@127.0.0.1:1/0")
+    said = Said(capsys, "submit", "agent.yaml", "--input", "rows.jsonl")
+    assert said.code == 0
+    assert "2 rows submitted" in said.err
+    assert said.err.count("warning: the broker at redis://") == 1
+    assert "the workers find them by their sweep" in said.err
+    assert "secret" not in said.err
+
+
+@pytest.mark.usefixtures("prefix")
 def test_a_server_that_could_lose_runs_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     said = Said(capsys, "submit", "agent.yaml", "--input", "rows.jsonl")
     assert "warning: the append-only file is off" in said.err

@@ -24,6 +24,9 @@ from paceline.store.port import Cancelled, TurnWrite
 ROWS = [{"id": name, "prompt": f"Who owns {name}?"} for name in ("a", "b", "c")]
 
 
+MANY_ROWS = [{"id": str(number), "prompt": "x"} for number in range(3000)]
+
+
 def ids(batch: str, *rows: str) -> list[RunId]:
     return [run_id(BatchName(batch), row) for row in rows]
 
@@ -70,6 +73,23 @@ def test_more_rows_than_a_chunk_keep_their_order(behind: MemoryFleet) -> None:
     rows = [{"id": str(n), "prompt": "x"} for n in range(1201)]
     batch = behind.fleet.submit(AGENT, rows, batch="big")
     assert [result.id for result in batch.results()] == [str(n) for n in range(1201)]
+
+
+def test_a_broker_that_falters_stops_no_submission_and_is_told_of_once(behind: MemoryFleet) -> None:
+    behind.announced.refuses += [False, True]
+    submission = behind.fleet.submit(AGENT, MANY_ROWS, batch="big").submission
+    assert submission is not None
+    assert (submission.created, submission.unannounced) == (3000, "refused announcement 2")
+    assert behind.fleet.batch("big").status().counts.runs == 3000
+    assert len(behind.announced.run_ids) == 2500
+
+
+def test_a_broker_that_is_away_is_not_asked_for_each_chunk(behind: MemoryFleet) -> None:
+    behind.announced.refuses += [True] * 6
+    submission = behind.fleet.submit(AGENT, MANY_ROWS, batch="big").submission
+    assert submission is not None
+    assert (submission.created, submission.unannounced) == (3000, "refused announcement 1")
+    assert (behind.announced.asked, behind.announced.run_ids) == (3, [])
 
 
 def test_a_batch_keeps_the_agent_and_the_tenant_it_was_opened_with(behind: MemoryFleet) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from paceline.core.agent import Agent
 from paceline.core.endings import Outcome, StopReason
+from paceline.core.errors import InfrastructureError
 from paceline.core.ids import RunId
 from paceline.core.ledger import Ended
 from paceline.producer.fleet import Fleet
@@ -26,8 +27,14 @@ class Announced:
 
     run_ids: list[RunId] = field(default_factory=list)
     is_closed: bool = False
+    refuses: list[bool] = field(default_factory=list)
+    """Whether each of the next announcements is refused; those after the last are not."""
+    asked: int = 0
 
     def publish_turns(self, run_ids: Sequence[RunId]) -> None:
+        self.asked += 1
+        if self.refuses and self.refuses.pop(0):
+            raise InfrastructureError(f"refused announcement {self.asked}")
         self.run_ids += run_ids
 
     def close(self) -> None:

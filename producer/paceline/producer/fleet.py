@@ -167,6 +167,7 @@ class Fleet:
 
         Again with the same batch name: adds the rows that are missing, and nothing else. Without a name the batch is
         named after the agent's definition and the input.
+        Runs that the broker took no messages for are submitted all the same: see `submission.unannounced`.
         Raises AgentFileError, RowError, UsageError, InfrastructureError.
         """
         file = self.load_agent(agent)
@@ -348,8 +349,8 @@ class Batch:
         gone, self._most_runs = self._most_runs - status.counts.runs, max(self._most_runs, status.counts.runs)
         if gone > 0 and time.monotonic() - self._known_since < self._fleet.retention_seconds:
             raise InfrastructureError(
-                f"batch {self.name!r}: {gone} of {self._most_runs} runs are gone from the record: its server was started "
-                "again without what it had stored, or a replica that had not got it yet took over. "
+                f"batch {self.name!r}: {gone} of {self._most_runs} runs are gone from the record: its server was "
+                "started again without what it had stored, or a replica that had not got it yet took over. "
                 "Submit the same rows to the same batch: only what is missing is run"
             )
 

@@ -162,6 +162,8 @@ def _submit(
     done = batch.status().counts
     went_on = f"; {known} of them are on record already, {done.runs - done.active} done" if known else ""
     screen.say(f"batch {name}: {rows} rows{went_on}")
+    if batch.submission and batch.submission.unannounced:
+        screen.say(f"warning: {batch.submission.unannounced}")
     return batch
 
 

@@ -49,13 +49,18 @@ class KombuPublisher:
             try:
                 self._publish(run_ids)
                 break
-            except (KombuError, BatchPublishError, OSError, *self._connection.connection_errors) as error:
+            except self._broker_errors() as error:
                 self._reset()
                 if not left:
                     raise self._refused(error) from error
 
     def close(self) -> None:
         self._reset()
+
+    def _broker_errors(self) -> tuple[type[Exception], ...]:
+        # Errors of a channel too: Redis that is full, and a broker that would have the queue otherwise, answer so.
+        of_transport = (*self._connection.connection_errors, *self._connection.channel_errors)
+        return (KombuError, BatchPublishError, OSError, *of_transport)
 
     def _publish(self, run_ids: Sequence[RunId]) -> None:
         producer = self._ready()
@@ -66,8 +71,8 @@ class KombuPublisher:
 
     def _refused(self, error: Exception) -> InfrastructureError:
         return InfrastructureError(
-            f"the broker at {self._connection.as_uri()} took no messages ({error}). The runs are on record: "
-            "the workers find them by themselves once it is back"
+            f"the broker at {self._connection.as_uri()} did not take every message ({error}). The runs are on record: "
+            "the workers find them by their sweep"
         )
 
     def _ready(self) -> Producer:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
-from paceline.core.errors import RowError
-from paceline.core.ids import BatchName, run_id
+from paceline.core.errors import InfrastructureError, RowError
+from paceline.core.ids import BatchName, RunId, run_id
 from paceline.store.loop_thread import LoopThread
 from paceline.store.port import BatchInfo, NewRun, RunStore, Submitted
 
@@ -18,6 +18,8 @@ CHUNK = 500
 """Runs of one round trip: enough to hide its price, few enough to keep the server answering others."""
 
 _SHOWN = 20
+_TRIES_IN_A_ROW = 3
+"""A broker that took none of so many chunks is left alone: each further try could take the time of a connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class Submission:
     conflicts: int = 0
     conflicting: tuple[str, ...] = ()
     """The ids of the first few conflicts."""
+    unannounced: str = ""
+    """Why runs, which are on record, were not announced, if so: the first error. The workers find them by sweeping."""
 
     @property
     def rows(self) -> int:
@@ -37,7 +41,8 @@ class Submission:
     def plus(self, rows: Sequence[Row], answers: Sequence[Submitted]) -> Submission:
         """With the answers for these rows."""
         taken = [row.row_id for row, answer in zip(rows, answers, strict=True) if answer is Submitted.CONFLICT]
-        return Submission(
+        return replace(
+            self,
             created=self.created + answers.count(Submitted.CREATED),
             existed=self.existed + answers.count(Submitted.EXISTS),
             conflicts=self.conflicts + len(taken),
@@ -50,19 +55,39 @@ def submit_rows(
 ) -> Submission:
     """Submit all rows of an open batch. Submitting them again adds what is missing and changes nothing else.
 
+    A broker that takes no messages is no failure: `unannounced` of the answer tells of it.
     Raises RowError, after all other rows are submitted, for ids that an earlier submission used for other content.
     """
-    submission = Submission()
+    submission, announcer = Submission(), _Announcer(publisher)
     for chunk in _chunks(rows):
         new = [_new_run(batch.name, row) for row in chunk]
         answers = loop.run(store.submit(batch, new))
-        created = [run.run_id for run, answer in zip(new, answers, strict=True) if answer is Submitted.CREATED]
-        if created:
-            publisher.publish_turns(created)
+        announcer.announce(
+            [run.run_id for run, answer in zip(new, answers, strict=True) if answer is Submitted.CREATED]
+        )
         submission = submission.plus(chunk, answers)
     if submission.conflicts:
         raise RowError(_conflict(batch.name, submission))
-    return submission
+    return replace(submission, unannounced=announcer.first_error)
+
+
+class _Announcer:
+    """Announces runs as long as the broker takes messages: they are hints, and the record is what counts."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self.first_error = ""
+        self._publisher = publisher
+        self._failures = 0
+
+    def announce(self, run_ids: Sequence[RunId]) -> None:
+        if not run_ids or self._failures == _TRIES_IN_A_ROW:
+            return
+        try:
+            self._publisher.publish_turns(run_ids)
+            self._failures = 0
+        except InfrastructureError as error:
+            self._failures += 1
+            self.first_error = self.first_error or str(error)
 
 
 def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -84,6 +84,8 @@ def submit(
         submitted = fleet.submit(agent, input, batch=batch, tenant=tenant)
     submission = submitted.submission
     added = (submission.created, submission.existed) if submission else (0, 0)
+    if submission and submission.unannounced:
+        typer.echo(f"warning: {submission.unannounced}", err=True)
     if as_json:
         print_json({"batch": submitted.name, "created": added[0], "existed": added[1]})
     else:
