@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint types unit bench lock clean
+.PHONY: help demo test lint types unit chaos bench redis-server rabbitmq lock clean
 
 help:            ## list what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,9 +33,24 @@ lint: $(VENV)/dev.stamp      ## style and the import rule
 types: $(VENV)/dev.stamp     ## mypy, strict
 	$(BIN)/mypy
 
-unit: $(VENV)/dev.stamp      ## the test suite
+unit: $(VENV)/dev.stamp redis-server    ## the test suite
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report --skip-covered --sort=cover
+
+RUNS ?= 2000
+SECONDS ?= 180
+SEED ?= 1
+chaos: $(VENV)/dev.stamp     ## a long chaos run: RUNS, SECONDS, SEED
+	PYTHONPATH=tests $(BIN)/python -m chaos --runs $(RUNS) --seconds $(SECONDS) --seed $(SEED) $(CHAOS_ARGS)
+
+redis-server:    ## Redis 7 for the contract suite, where apt-get may install it
+	@command -v redis-server >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update >/dev/null \
+	       && apt-get -qq install -y --no-install-recommends redis-server >/dev/null 2>&1; } \
+	  || echo "redis-server cannot be installed here: its part of the contract suite is left out, Valkey's is run"
+
+rabbitmq:        ## RabbitMQ for its own test, where apt-get may install it
+	@test -x /usr/lib/rabbitmq/bin/rabbitmq-server || apt-get -qq install -y --no-install-recommends rabbitmq-server
 
 bench: $(VENV)/dev.stamp     ## cost ratios, measured in one run
 	$(BIN)/python -m bench
