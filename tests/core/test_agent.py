@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.core.agent import Agent, Limits
+from paceline.core.errors import NewerVersion
 from paceline.core.request_fields import RequestFields
 from paceline.core.tool_spec import Approval, Effect, Placement, ToolSpec
 from paceline.core.transcript import user_text
@@ -95,8 +96,17 @@ def test_the_frozen_agent_of_this_version_stays_readable() -> None:
 
 def test_an_agent_of_another_version_is_refused_with_both_numbers() -> None:
     newer = json.dumps(json.loads(ONCALL.freeze()) | {"version": 9}).encode()
-    with pytest.raises(ValueError, match=r"version 9 .* reads 1"):
+    with pytest.raises(NewerVersion, match=r"version 9 .* reads 1: upgrade it"):
         Agent.thaw(newer)
+
+
+@pytest.mark.parametrize("name", ["agent-1.json", "agent-1-whole.json"])
+def test_an_agent_with_one_field_more_is_read(name: str) -> None:
+    stored = (GOLDEN / name).read_bytes()
+    more = json.loads(stored) | {"compact_at": 0.8}
+    for part in (more["limits"], *more["tools"], more.get("passed_through", {})):
+        part["colour"] = "red"
+    assert Agent.thaw(json.dumps(more).encode()) == Agent.thaw(stored)
 
 
 def test_the_head_of_this_agent_is_these_bytes() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.core.errors import Bug
 from paceline.core.ledger import (
     LEDGER_VERSION,
     AttemptLost,
@@ -21,6 +22,7 @@ from paceline.core.ledger import (
     ModelCalled,
     Redriven,
     Source,
+    Unknown,
     decode,
     encode,
 )
@@ -118,16 +120,40 @@ def test_an_entry_says_what_it_is_and_of_which_version() -> None:
     assert {json.loads(encode(entry))["version"] for entry in ENTRIES} == {LEDGER_VERSION}
 
 
+@pytest.mark.parametrize("line", GOLDEN.read_bytes().splitlines())
+def test_an_entry_with_one_field_more_is_read(line: bytes) -> None:
+    stored = json.loads(line)
+    if "usage" in stored:
+        stored["usage"]["cache_write_1h"] = 1
+    assert decode(json.dumps(stored | {"colour": "red"}).encode()) == decode(line)
+
+
+@pytest.mark.parametrize("change", [{"kind": "compacted"}, {"version": 2}], ids=["kind", "version"])
+def test_an_entry_that_only_a_newer_version_can_read_is_told_as_one(change: dict[str, object]) -> None:
+    stored = {"kind": "lost", "version": 1, "turn": 3, "at_ms": 7, "saved": 9} | change
+    assert decode(json.dumps(stored).encode()) == Unknown(turn=3, at_ms=7, kind=str(stored["kind"]))
+
+
+def test_an_entry_that_is_not_known_is_never_written() -> None:
+    with pytest.raises(Bug, match="'compacted' cannot be written"):
+        encode(Unknown(turn=1, at_ms=1, kind="compacted"))
+
+
 def test_anything_else_is_no_entry() -> None:
     with pytest.raises(KeyError):
         decode(b'{"kind":"dream","version":1}')
     with pytest.raises(TypeError):
-        decode(b'{"kind":"ended","version":1,"colour":"red"}')
+        decode(b'{"kind":"ended","version":1}')
 
 
 @given(st.builds(Streaks))
 def test_streaks_are_read_back_as_they_were_stored(streaks: Streaks) -> None:
     assert Streaks.decode(streaks.encode()) == streaks
+
+
+def test_streaks_with_one_value_more_are_read() -> None:
+    streaks = Streaks(failures=1, error_turns=2)
+    assert Streaks.decode(f"{streaks.encode()},9") == streaks
 
 
 def test_streaks_of_nothing_take_no_room() -> None:

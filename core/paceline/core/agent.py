@@ -9,8 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from .cache_breakpoint import with_breakpoint
+from .errors import NewerVersion
 from .finish import definition as finish_definition
 from .ids import AgentDigest, agent_digest
+from .known_fields import known_fields
 from .request_fields import RequestFields
 from .tool_spec import ToolSpec
 from .unknown_effect import OnUnknownEffect
@@ -80,17 +82,23 @@ class Agent:
 
     @classmethod
     def thaw(cls, frozen: bytes) -> Agent:
-        """The agent that `freeze` wrote. Raises ValueError for a version this code does not read."""
+        """The agent that `freeze` wrote; members that are not known here are passed over.
+
+        Raises NewerVersion for a version that this code does not read.
+        """
         data = json.loads(frozen)
         version = data.pop("version")
         if version != AGENT_VERSION:
-            raise ValueError(f"an agent of version {version} cannot be read here: this paceline reads {AGENT_VERSION}")
+            raise NewerVersion(
+                f"an agent of version {version} cannot be read here: this paceline reads {AGENT_VERSION}: upgrade it"
+            )
         tools = tuple(ToolSpec.from_json(tool) for tool in data.pop("tools"))
         on_unknown_effect = OnUnknownEffect(data.pop("on_unknown_effect", OnUnknownEffect.WAIT))
-        limits = Limits(**data.pop("limits"))
+        limits = Limits(**known_fields(Limits, data.pop("limits")))
         if "passed_through" in data:
             data["passed_through"] = RequestFields.from_json(data["passed_through"])
-        return cls(**data, tools=tools, limits=limits, on_unknown_effect=on_unknown_effect)
+        rest = known_fields(cls, data)
+        return cls(**rest, tools=tools, limits=limits, on_unknown_effect=on_unknown_effect)
 
     @cached_property
     def digest(self) -> AgentDigest:

@@ -5,6 +5,7 @@ PacelineError
 │   ├── AgentFileError         the agent file; names the line and the fix
 │   ├── RowError               a row; names its line or its id
 │   ├── ToolLoadError          a tool path that cannot be loaded (here or on a worker)
+│   ├── NewerVersion           a value of the record that only a newer paceline can read
 │   └── UnknownBatch, UnknownRun
 ├── InfrastructureError        the operator: a server is away, refuses, or is set up wrongly
 ├── RunEndedWithoutAnswer      the run itself; one class for each ending, see `endings`
@@ -34,6 +35,10 @@ class RowError(UsageError):
 
 class ToolLoadError(UsageError):
     """A tool's path does not lead to a tool."""
+
+
+class NewerVersion(UsageError):
+    """A value has a version that this code does not read."""
 
 
 class UnknownBatch(UsageError):

@@ -9,6 +9,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from .errors import Bug
+from .known_fields import known_fields
 from .usage import Usage
 
 LEDGER_VERSION = 1
@@ -121,9 +123,20 @@ class Redriven:
     at_ms: int
 
 
-Entry = ModelCalled | CallRan | Held | AttemptLost | EffectInDoubt | EffectRuledOut | Ended | Redriven
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """Something that a newer paceline wrote, which alone can tell of it."""
 
-_KINDS: Mapping[str, type[Entry]] = MappingProxyType(
+    turn: int
+    at_ms: int
+    kind: str
+
+
+Known = ModelCalled | CallRan | Held | AttemptLost | EffectInDoubt | EffectRuledOut | Ended | Redriven
+"""What this paceline writes."""
+Entry = Known | Unknown
+
+_KINDS: Mapping[str, type[Known]] = MappingProxyType(
     {
         "model": ModelCalled,
         "call": CallRan,
@@ -135,11 +148,13 @@ _KINDS: Mapping[str, type[Entry]] = MappingProxyType(
         "redriven": Redriven,
     }
 )
-_NAMES: Mapping[type[Entry], str] = MappingProxyType({kind: name for name, kind in _KINDS.items()})
+_NAMES: Mapping[type[Known], str] = MappingProxyType({kind: name for name, kind in _KINDS.items()})
 
 
 def encode(entry: Entry) -> bytes:
-    """An entry as stored."""
+    """An entry as stored. Raises Bug for one that is not known here: only its own paceline can write it."""
+    if isinstance(entry, Unknown):
+        raise Bug(f"an entry of kind {entry.kind!r} cannot be written here")
     data = {"kind": _NAMES[type(entry)], "version": LEDGER_VERSION, **asdict(entry)}
     if isinstance(entry, CallRan) and entry.source is Source.TOOL:
         del data["source"]  # as nearly always; nor did earlier versions write it
@@ -147,12 +162,16 @@ def encode(entry: Entry) -> bytes:
 
 
 def decode(stored: bytes) -> Entry:
-    """The entry that `encode` wrote. Raises KeyError or TypeError for anything else."""
+    """The entry that `encode` wrote; what is not known here is passed over, and an Unknown stands for a whole entry.
+
+    Raises KeyError or TypeError for what is no entry.
+    """
     data: dict[str, Any] = json.loads(stored)
-    kind = _KINDS[data.pop("kind")]
-    data.pop("version")
+    kind = _KINDS.get(data["kind"])
+    if kind is None or data["version"] != LEDGER_VERSION:
+        return Unknown(turn=data["turn"], at_ms=data["at_ms"], kind=data["kind"])
     if "usage" in data:
-        data |= {"usage": Usage(**data["usage"]), "calls": tuple(data["calls"])}
+        data |= {"usage": Usage(**known_fields(Usage, data["usage"])), "calls": tuple(data["calls"])}
     if "source" in data:
         data["source"] = Source(data["source"])
-    return kind(**data)
+    return kind(**known_fields(kind, data))

@@ -48,7 +48,8 @@ class Streaks:
     def decode(cls, text: str) -> Streaks:
         if not text:
             return cls()
-        *counts, asked = text.split(",") if text.count(",") > _LAST_PLAIN else (*text.split(","), "0", "0", "")
+        values = text.split(",")
+        *counts, asked = values[:_VALUES] if len(values) > _PLAIN_VALUES else (*values, "0", "0", "")
         failures, throttles, pauses, empties, cuts, losses, max_tokens, error_turns, reminders = map(int, counts)
         return cls(
             failures=failures,
@@ -64,8 +65,10 @@ class Streaks:
         )
 
 
-_LAST_PLAIN = 6
-"""Commas in what is stored where nothing is known of calls; earlier versions wrote no more."""
+_PLAIN_VALUES = 7
+"""Values that are stored where nothing is known of calls; earlier versions wrote no more."""
+_VALUES = 10
+"""Values that are known here; later versions may write more behind them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from .known_fields import known_fields
+
 MAX_RESULT_CHARS = 20_000
 """What a result may be long, unless its tool says otherwise: more is shown to the model as head and tail."""
 
@@ -63,10 +65,13 @@ class ToolSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ToolSpec:
-        """The spec that `to_json` wrote. Raises TypeError or ValueError for anything else."""
+        """The spec that `to_json` wrote; members that are not known here are passed over.
+
+        Raises TypeError or ValueError for anything else.
+        """
         return cls(
             **{
-                **data,
+                **known_fields(cls, data),
                 "effect": Effect(data["effect"]),
                 "placement": Placement(data["placement"]),
                 "approval": Approval(data["approval"]),

@@ -20,6 +20,7 @@ from paceline.core.ledger import (
     ModelCalled,
     Redriven,
     Source,
+    Unknown,
 )
 from paceline.core.lifecycle import State, Status
 from paceline.core.transcript import Fragment
@@ -120,6 +121,8 @@ def told(entry: Entry) -> str:
             return f"attempt {entry.attempt} was lost with worker {entry.worker}: its model call may have been billed"
         case Redriven():
             return "somebody wanted the run to go on after its end"
+        case Unknown():
+            return f"{entry.kind!r}, of which only a newer paceline can tell"
         case Ended():
             return f"ended: {entry.reason}" + (f": {entry.message}" if entry.message else "")
         case _:

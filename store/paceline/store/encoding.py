@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from paceline.core.ids import AgentDigest, BatchName, CallId, Incarnation, RunId
+from paceline.core.known_fields import known_fields
 from paceline.core.ledger import AttemptLost, Entry, ModelCalled
 from paceline.core.ledger import encode as encode_entry
 from paceline.core.lifecycle import State
@@ -261,7 +262,6 @@ def encode_report(report: WorkerReport) -> bytes:
 
 
 def decode_report(incarnation: Incarnation, stored: bytes) -> WorkerReport:
-    """The report that `encode_report` wrote."""
-    data = json.loads(stored)
-    data.pop("version")
+    """The report that `encode_report` wrote; members that are not known here are passed over."""
+    data = known_fields(WorkerReport, json.loads(stored))
     return WorkerReport(**{**data, "incarnation": incarnation, "problems": tuple(data["problems"])})

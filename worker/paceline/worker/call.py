@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from functools import partial
 
 from paceline.core.agent import Agent
-from paceline.core.errors import ToolLoadError
+from paceline.core.errors import NewerVersion, ToolLoadError
 from paceline.core.ids import CallId, RunId
 from paceline.core.run import Run
 from paceline.core.tool_spec import Effect
@@ -52,7 +53,8 @@ async def _begin(desk: Desk, run_id: RunId, turn: int, call_id: CallId, claim: C
         asked_at = loop.time()
         begun = await until_written(lambda: desk.store.begin_call(run_id, turn, call_id, claim))
         if isinstance(begun, CallBegun):
-            await until_written(partial(desk.agent, begun.agent))
+            with suppress(NewerVersion):  # it is given back for that, as any call that cannot be carried out here
+                await until_written(partial(desk.agent, begun.agent))
         # A worker that stood still that long may have been given up meanwhile: is the claim still its own?
         if loop.time() - asked_at < desk.settings.claim_seconds / 2:
             return begun
@@ -74,7 +76,7 @@ async def _carry_out(desk: Desk, held: HeldCall, begun: CallBegun) -> RanCall:
             lost = LostTry(worker=begun.doubt.worker, began_ms=begun.doubt.began_ms)
             return await reconcile_call(desk, agent, held, begun.call, lost)
         result = await _execute(desk, agent, held.run_id, held.turn, begun.call, attempt=held.attempt)
-    except ToolLoadError:
+    except (ToolLoadError, NewerVersion):
         await until_written(lambda: desk.store.recover_call(held))
         desk.send_later(once_more(held), seconds=_TOOLS_RETRY_SECONDS)
         return _NOT_OURS

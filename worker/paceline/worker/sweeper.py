@@ -10,7 +10,7 @@ from typing import assert_never
 
 from paceline.core.agent import Agent
 from paceline.core.endings import Outcome, StopReason
-from paceline.core.errors import Bug, InfrastructureError
+from paceline.core.errors import Bug, InfrastructureError, NewerVersion
 from paceline.core.ids import Incarnation
 from paceline.core.ledger import AttemptLost, Ended
 from paceline.core.wire import Queue, queue_of_turn
@@ -81,8 +81,8 @@ class Sweeper:
     async def _delivered_ms(self) -> dict[Queue, int]:
         newest: dict[Queue, int] = {}
         for report in await self.desk.store.workers():
-            for name, moment in report.delivered_ms.items():
-                queue = Queue(name)
+            for queue in (queue for queue in Queue if queue in report.delivered_ms):  # a newer worker may have others
+                moment = report.delivered_ms[queue]
                 newest[queue] = max(moment, newest.get(queue, 0))
         return newest
 
@@ -95,6 +95,8 @@ class Sweeper:
     async def _remedy(self, examined: Examined, view: View) -> Repair:
         try:
             return repair(await self.desk.agent(examined.run.agent), examined, view)
+        except NewerVersion:
+            return LookAgain(seconds=view.claim_seconds)  # a worker of that version will know what to do
         except Bug as bug:
             return EndRun(outcome=Outcome(reason=StopReason.INTERNAL_ERROR, message=str(bug)))
 

@@ -11,7 +11,7 @@ from typing import assert_never
 from paceline.core.agent import Agent
 from paceline.core.answer import Answer, Call
 from paceline.core.endings import Outcome, StopReason
-from paceline.core.errors import InfrastructureError
+from paceline.core.errors import InfrastructureError, NewerVersion
 from paceline.core.ids import RunId
 from paceline.core.ledger import AttemptLost, Ended, Entry, ModelCalled
 from paceline.core.ledger import Held as HeldEntry
@@ -44,8 +44,8 @@ from .onward import chord_of, due_messages
 
 log = logging.getLogger("paceline.turn")
 
-_TOOLS_RETRY_SECONDS = 10.0
-"""How soon a run is offered again after a worker that cannot import its tools had it."""
+_OTHER_WORKER_SECONDS = 10.0
+"""How soon a run is offered again after a worker had it that cannot import its tools, or read its agent."""
 _LONGEST_TIMER_SECONDS = 900.0
 """A hold longer than this is left to the sweeper alone."""
 _TIMER_SLACK_SECONDS = 0.02
@@ -72,6 +72,8 @@ async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
         return await attempt.carry_out()
     except asyncio.CancelledError:
         return await asyncio.shield(_give_back(desk, run))
+    except NewerVersion as error:
+        return await _wait(desk, run, seconds=_OTHER_WORKER_SECONDS, reason=str(error))
     except InfrastructureError as error:
         log.error("run %s turn %d: %s", run.run_id, run.turn, error)
         return await _give_back(desk, run)
@@ -96,6 +98,29 @@ def _held(run: Run) -> Held:
     return Held(run_id=run.run_id, turn=run.turn, fence=run.fence)
 
 
+async def _wait(desk: Desk, run: Run, *, seconds: float, reason: str) -> Sequence[Message]:
+    """Go on hold before a call was made: nothing is spent and nothing counts."""
+    write = TurnWrite(streaks=run.streaks, ledger=_hold_entry(run, seconds, reason))
+    return await _written_hold(desk, run, write, seconds, reason)
+
+
+async def _written_hold(desk: Desk, run: Run, write: TurnWrite, seconds: float, reason: str) -> Sequence[Message]:
+    written = await until_written(lambda: desk.store.hold(_held(run), write, seconds=seconds, reason=reason))
+    if written is Written.WRITTEN and seconds <= _LONGEST_TIMER_SECONDS:
+        queue = queue_of_turn(replace(run, state=State.ON_HOLD))
+        message = TurnMessage(run_id=run.run_id, turn=run.turn, queue=queue)
+        desk.send_later(message, seconds=seconds + _TIMER_SLACK_SECONDS)
+    return ()
+
+
+def _hold_entry(run: Run, seconds: float, reason: str) -> tuple[Entry, ...]:
+    # A run that is held again and again for one reason says so once: its ledger must not grow while it waits.
+    if reason == run.hold_reason:
+        return ()
+    entry = HeldEntry(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), wait_seconds=seconds, reason=reason)
+    return (entry,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A claimed attempt at a turn."""
@@ -110,7 +135,7 @@ class Attempt:
         """The whole attempt."""
         missing = await self.desk.missing_tools(self.agent)
         if missing:
-            return await self._wait(seconds=_TOOLS_RETRY_SECONDS, reason=missing)
+            return await _wait(self.desk, self.run, seconds=_OTHER_WORKER_SECONDS, reason=missing)
         begun = TurnBegun(new_bytes=self._new_bytes(), now_ms=self.begun_ms, all_failed=all_failed(self.fragments[-1]))
         step = next_step(self.agent, self.run, begun)
         match step:
@@ -135,7 +160,7 @@ class Attempt:
     async def _call_model(self, call: CallModel) -> Sequence[Message]:
         held_seconds = await self.desk.model_hold_seconds(self.agent.model)
         if held_seconds:
-            return await self._wait(seconds=held_seconds, reason=f"{self.agent.model} has no room")
+            return await _wait(self.desk, self.run, seconds=held_seconds, reason=f"{self.agent.model} has no room")
         check_sendable(self.fragments)
         body = self.agent.request(
             self.fragments, max_tokens=call.max_tokens, user_id=self.run.run_id, container=self.run.container
@@ -235,33 +260,9 @@ class Attempt:
     async def _hold(self, step: Hold, spent: Spent, entries: tuple[Entry, ...]) -> Sequence[Message]:
         if step.holds_model:
             await self.desk.hold_model(self.agent.model, seconds=step.seconds)
-        held = self._hold_entry(step.seconds, step.reason)
+        held = _hold_entry(self.run, step.seconds, step.reason)
         write = TurnWrite(spent=spent, streaks=step.streaks, ledger=(*entries, *held))
-        return await self._written_hold(write, step.seconds, step.reason)
-
-    async def _wait(self, *, seconds: float, reason: str) -> Sequence[Message]:
-        """Go on hold before a call was made: nothing is spent and nothing counts."""
-        write = TurnWrite(streaks=self.run.streaks, ledger=self._hold_entry(seconds, reason))
-        return await self._written_hold(write, seconds, reason)
-
-    async def _written_hold(self, write: TurnWrite, seconds: float, reason: str) -> Sequence[Message]:
-        written = await until_written(
-            lambda: self.desk.store.hold(_held(self.run), write, seconds=seconds, reason=reason)
-        )
-        if written is Written.WRITTEN and seconds <= _LONGEST_TIMER_SECONDS:
-            queue = queue_of_turn(replace(self.run, state=State.ON_HOLD))
-            message = TurnMessage(run_id=self.run.run_id, turn=self.run.turn, queue=queue)
-            self.desk.send_later(message, seconds=seconds + _TIMER_SLACK_SECONDS)
-        return ()
-
-    def _hold_entry(self, seconds: float, reason: str) -> tuple[Entry, ...]:
-        # A run that is held again and again for one reason says so once: its ledger must not grow while it waits.
-        if reason == self.run.hold_reason:
-            return ()
-        entry = HeldEntry(
-            turn=self.run.turn, attempt=self.run.attempts, at_ms=now_ms(), wait_seconds=seconds, reason=reason
-        )
-        return (entry,)
+        return await _written_hold(self.desk, self.run, write, step.seconds, step.reason)
 
     async def _finish(self, step: Finish, entries: tuple[Entry, ...], spent: Spent | None = None) -> Sequence[Message]:
         self._check(step.append)
