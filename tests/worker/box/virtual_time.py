@@ -36,6 +36,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now_seconds
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """There is no thread to wait for; asyncio would start one to do so, and its end comes in real time."""
+
 
 class _Jumping(selectors.DefaultSelector):
     """Where a selector would sleep until the next timer, it moves the loop's time there."""
