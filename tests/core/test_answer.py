@@ -108,6 +108,21 @@ BROKEN = {
     "no usage": body(text("Hi"), usage=None),
     "usage without counts": body(text("Hi"), usage={"input_tokens": 5}),
     "usage with words": body(text("Hi"), usage={"input_tokens": 5, "output_tokens": 5, "cache_read_input_tokens": "9"}),
+    "usage that is true": body(text("Hi"), usage={"input_tokens": True, "output_tokens": 5}),
+    "usage below nothing": body(text("Hi"), usage={"input_tokens": 5, "output_tokens": -5}),
+    "a cache below nothing": body(
+        text("Hi"), usage={"input_tokens": 5, "output_tokens": 5, "cache_creation_input_tokens": -1}
+    ),
+    "usage that is false": body(
+        text("Hi"), usage={"input_tokens": 5, "output_tokens": 5, "cache_read_input_tokens": False}
+    ),
+    "iterations below nothing": body(
+        text("Hi"), usage={"input_tokens": 5, "output_tokens": 5, "iterations": [{"output_tokens": -5}]}
+    ),
+    "searches in words": body(
+        text("Hi"), usage={"input_tokens": 5, "output_tokens": 5, "server_tool_use": {"web_search_requests": "2"}}
+    ),
+    "a list as stop reason": body(text("Hi"), stop_reason=["end_turn"]),
     "odd usage": body(text("Hi"), usage={"input_tokens": 5, "output_tokens": 5, "iterations": [7]}),
     "no model": body(text("Hi"), model=None),
     "a block without type": body({"text": SECRET}),

@@ -65,17 +65,17 @@ def read_answer(body: bytes) -> Answer:
 def _read(message: Mapping[str, Any], raw: str) -> Answer:
     content = message["content"]
     fragment = _fragment(raw, content)
-    usage = message["usage"]
+    usage, cost = _used(message["usage"], str(message["model"]))
     return Answer(
         message_id=str(message.get("id", "")),
         model=str(message["model"]),
-        stop_reason=message.get("stop_reason"),
+        stop_reason=_stop_reason(message.get("stop_reason")),
         fragment=fragment,
         text=text_of(message) if fragment else "",
         calls=tuple(_calls(content)),
         only_text=all(block["type"] == "text" for block in content),
-        usage=_usage(usage),
-        cost_nanousd=cost_nanousd(usage, str(message["model"])),
+        usage=usage,
+        cost_nanousd=cost,
         refusal=str((message.get("stop_details") or {}).get("category") or "no category given"),
         container=str((message.get("container") or {}).get("id") or ""),
     )
@@ -168,8 +168,14 @@ def _calls(content: list[Any]) -> list[Call]:
     ]
 
 
-def _usage(usage: Mapping[str, Any]) -> Usage:
+def _stop_reason(given: object) -> str | None:
+    if given is not None and not isinstance(given, str):
+        raise BrokenAnswer("the answer's stop_reason is no text")
+    return given
+
+
+def _used(usage: Mapping[str, Any], model: str) -> tuple[Usage, int | None]:
     try:
-        return read_usage(usage)
+        return read_usage(usage), cost_nanousd(usage, model)
     except ValueError as problem:
         raise BrokenAnswer(str(problem)) from None

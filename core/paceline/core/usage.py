@@ -49,29 +49,31 @@ class Usage:
 
 
 def read_usage(wire: Mapping[str, Any]) -> Usage:
-    """The tokens of an answer's `usage`. Raises ValueError where one of the two needed counts is missing."""
-    if not isinstance(wire.get("input_tokens"), int) or not isinstance(wire.get("output_tokens"), int):
-        raise ValueError("usage has no input_tokens or output_tokens")
+    """The tokens of an answer's `usage`. Raises ValueError where a count is not one, or a needed one is missing."""
     return Usage(
-        input=wire["input_tokens"],
-        cache_read=_count(wire, "cache_read_input_tokens"),
-        cache_write=_count(wire, "cache_creation_input_tokens"),
-        output=wire["output_tokens"],
+        input=_count(wire.get("input_tokens"), "input_tokens"),
+        cache_read=_optional_count(wire, "cache_read_input_tokens"),
+        cache_write=_optional_count(wire, "cache_creation_input_tokens"),
+        output=_count(wire.get("output_tokens"), "output_tokens"),
     )
 
 
-def _count(wire: Mapping[str, Any], name: str) -> int:
-    count = wire.get(name) or 0
-    if not isinstance(count, int):
-        raise ValueError(f"usage has no number as {name}")
-    return count
+def _optional_count(wire: Mapping[str, Any], name: str) -> int:
+    return 0 if wire.get(name) is None else _count(wire[name], name)
+
+
+def _count(value: object, name: str) -> int:
+    # Not a bool, which Python takes for a number.
+    if type(value) is not int or value < 0:
+        raise ValueError(f"usage has no number of 0 or more as {name}")
+    return value
 
 
 def cost_nanousd(wire: Mapping[str, Any], model: str) -> int | None:
     """What a call cost, from its answer's `usage`; None where that cannot be known (never 0).
 
     Sums `iterations` where there are any (each may name its model), halves the batch tier, and adds what
-    `inference_geo` and web searches add (Anthropic's pricing page).
+    `inference_geo` and web searches add (Anthropic's pricing page). Raises ValueError where a count is not one.
     """
     context = _price_context(wire)
     parts = wire.get("iterations") or [wire]
@@ -82,7 +84,7 @@ def cost_nanousd(wire: Mapping[str, Any], model: str) -> int | None:
     usd = sum(known, Decimal(0))
     if wire.get("inference_geo") == "us":
         usd *= _US_ONLY_FACTOR
-    searches = (wire.get("server_tool_use") or {}).get("web_search_requests") or 0
+    searches = _optional_count(wire.get("server_tool_use") or {}, "web_search_requests")
     return _nano(usd + _WEB_SEARCH_USD * searches)
 
 
@@ -113,11 +115,11 @@ def _price_context(wire: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _price(part: Mapping[str, Any], model: str, context: tuple[tuple[str, str], ...]) -> Decimal | None:
-    writes = part.get("cache_creation_input_tokens") or 0
-    reads = part.get("cache_read_input_tokens") or 0
-    hour_writes = (part.get("cache_creation") or {}).get("ephemeral_1h_input_tokens") or 0
-    inclusive = (part.get("input_tokens") or 0) + writes + reads
-    output = part.get("output_tokens") or 0
+    writes = _optional_count(part, "cache_creation_input_tokens")
+    reads = _optional_count(part, "cache_read_input_tokens")
+    hour_writes = _optional_count(part.get("cache_creation") or {}, "ephemeral_1h_input_tokens")
+    inclusive = _optional_count(part, "input_tokens") + writes + reads
+    output = _optional_count(part, "output_tokens")
     return _priced(model, inclusive, reads, writes - hour_writes, hour_writes, output, context)
 
 
