@@ -34,7 +34,7 @@ def thinking(value: str = "Let me see.") -> dict[str, Any]:
     return {"type": "thinking", "thinking": value, "signature": "c2lnbmVk=="}
 
 
-def message(*blocks: Mapping[str, Any], stop_reason: str | None = "end_turn", **other: Any) -> dict[str, Any]:
+def message(*blocks: Mapping[str, Any], stop_reason: object = "end_turn", **other: Any) -> dict[str, Any]:
     """A message as the API writes it; `other` replaces or adds members."""
     return {
         "id": "msg_01",
@@ -48,7 +48,7 @@ def message(*blocks: Mapping[str, Any], stop_reason: str | None = "end_turn", **
     } | other
 
 
-def body(*blocks: Mapping[str, Any], stop_reason: str | None = "end_turn", **other: Any) -> bytes:
+def body(*blocks: Mapping[str, Any], stop_reason: object = "end_turn", **other: Any) -> bytes:
     return json.dumps(message(*blocks, stop_reason=stop_reason, **other)).encode()
 
 
