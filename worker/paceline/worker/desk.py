@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("paceline.desk")
 
-_CLAIM_MARGIN_SECONDS = 60.0
+CLAIM_MARGIN_SECONDS = 60.0
 """Beyond the longest model call: a claim ends by itself for a task that hangs in a living worker."""
 _HOLD_CACHE_SECONDS = 1.0
 _OUTAGE_SECONDS = 1.0
@@ -158,9 +158,7 @@ class Desk:
     def claiming(self, longest_seconds: float) -> Iterator[Claim]:
         """A claim of this process, with a nonce of its own, for as long as it is in use."""
         with self.lives.claiming() as owner:
-            yield Claim(
-                owner=owner, nonce=secrets.token_hex(6), longest_seconds=longest_seconds + _CLAIM_MARGIN_SECONDS
-            )
+            yield Claim(owner=owner, nonce=secrets.token_hex(6), longest_seconds=longest_seconds + CLAIM_MARGIN_SECONDS)
 
     async def agent(self, digest: AgentDigest) -> Agent:
         """A frozen agent. Raises Bug if the record has lost it."""

@@ -17,12 +17,14 @@ from paceline.store.port import RunStore
 from paceline.tools import Registry, Tool, read_result_tool
 
 from .confinement import Guard, unguarded
-from .desk import Desk
+from .desk import CLAIM_MARGIN_SECONDS, Desk, now_ms
 from .liveness import beat_forever
 from .messages import Message
 from .model import AnthropicModel
 from .settings import Settings
 from .sweeper import Sweeper
+from .telemetry.switch import is_on
+from .telemetry.traced_store import traced
 
 T = TypeVar("T")
 
@@ -74,13 +76,7 @@ class WorkerProcess:
 
     async def _set_up(self, guard: Guard) -> Desk:
         settings = self._settings
-        store = connect(
-            settings.redis_url,
-            prefix=settings.prefix,
-            claim_seconds=settings.claim_seconds,
-            retention_seconds=settings.retention_seconds,
-            durability=settings.durability,
-        )
+        store = _connect(settings)
         desk = Desk(
             settings=settings,
             store=store,
@@ -96,6 +92,24 @@ class WorkerProcess:
             asyncio.ensure_future(Sweeper(desk=desk, empty_queues=self._empty_queues).sweep_forever())
         )
         return desk
+
+
+def _connect(settings: Settings) -> RunStore:
+    """The record; where traces are wanted, one that tells of what is written to it."""
+    store = connect(
+        settings.redis_url,
+        prefix=settings.prefix,
+        claim_seconds=settings.claim_seconds,
+        retention_seconds=settings.retention_seconds,
+        durability=settings.durability,
+    )
+    if not is_on(os.environ):
+        return store
+    from .telemetry.otlp import OtlpTracer, otlp_exporter  # it imports much that a worker without traces never needs
+
+    longest_claim_seconds = settings.model_seconds + CLAIM_MARGIN_SECONDS
+    tracer = OtlpTracer(otlp_exporter())
+    return traced(store, tracer, longest_claim_seconds=longest_claim_seconds, now_ms=now_ms)
 
 
 def search_paths(tools_path: str) -> list[str]:
