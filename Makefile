@@ -13,6 +13,7 @@ $(VENV)/run.stamp: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps -e .
+	@$(BIN)/python -c "import paceline.producer.cli, paceline.sim, paceline.worker.entry"  # nothing more is needed to run
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
