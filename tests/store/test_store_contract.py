@@ -785,6 +785,22 @@ async def test_a_turn_with_open_calls_does_not_join(world: World) -> None:
     assert await _everything(world, driven.run_id) == before
 
 
+@pytest.mark.parametrize("came_of_it", ["runs", "given back", "result"])
+async def test_a_worker_that_lost_its_inline_calls_does_not_join_over_whoever_has_them(
+    world: World, came_of_it: str
+) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1", placement=INLINE), a_call("c2", placement=INLINE))
+    held = await driven.begin_call("c1")
+    if came_of_it == "given back":
+        await world.store.recover_call(held)
+    elif came_of_it == "result":
+        await driven.finish_call(held)
+    before = await _everything(world, driven.run_id)
+    assert await world.store.join(driven.held, JOINED, [a_result("c1"), a_result("c2")]) is Written.LOST
+    assert await _everything(world, driven.run_id) == before
+
+
 # Cancelling ----------------------------------------------------------------------------------------------------------
 
 

@@ -713,7 +713,7 @@ def _give_back(record: _Record) -> None:
 
 def _can_join(record: _Record, *, inline: int) -> bool:
     if record.run.state is State.IN_TOOLS:
-        return inline == len(record.calls)
+        return inline == len(record.calls) and not any(call.attempt for call in record.calls.values())
     return record.run.state is State.JOINING
 
 

@@ -377,7 +377,8 @@ class RunStore(Protocol):
     async def join(self, held: Held, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
         """Append the results and make the next turn due.
 
-        From JOINING; or from IN_TOOLS where every call ran inline, and `inline` accounts for each of them.
+        From JOINING; or from IN_TOOLS where every call ran inline, `inline` accounts for each of them, and nobody else
+        has begun one.
         """
 
     async def whole_result(self, run_id: RunId, call_id: CallId) -> str | None:

@@ -8,7 +8,9 @@ end
 if held ~= fence or turn ~= wanted then
   return 'lost'
 end
-if state ~= 'joining' and not (state == 'in_tools' and inline == tonumber(open)) then
+-- A call that somebody has begun has left a claim beside it: whoever ran them inline was given up for dead.
+local runs_inline = state == 'in_tools' and inline == tonumber(open) and redis.call('HLEN', calls_key) == inline
+if state ~= 'joining' and not runs_inline then
   return 'lost'
 end
 set('last', nonce)
