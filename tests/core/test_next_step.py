@@ -268,6 +268,12 @@ def test_a_storm_of_days_is_waited_out_minute_by_minute() -> None:
     assert step.seconds == 60.0
 
 
+def test_a_worker_that_cannot_call_holds_the_run_alone_and_costs_no_try() -> None:
+    streaks = Streaks(failures=4, throttles=7)
+    step = held(next_step(AGENT, replace(RUN, streaks=streaks), failure(FailureKind.UNREADY)))
+    assert (step.holds_model, step.streaks) == (False, streaks)
+
+
 def test_a_refused_request_fails_the_run_with_the_apis_own_words() -> None:
     refused = ModelCallFailed(
         kind=FailureKind.REFUSED, message="prompt is too long", chance=0.0, blames=ErrorClass.INPUT

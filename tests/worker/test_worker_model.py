@@ -172,13 +172,13 @@ async def test_a_revoked_key_is_the_operators_to_mend(simulator: Simulator) -> N
     assert came.message.startswith("401 authentication_error")
 
 
-async def test_without_a_key_the_operator_is_told_which_variable_to_set(
+async def test_without_a_key_a_worker_is_not_ready_and_says_which_variable_to_set(
     simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     monkeypatch.setenv("HOME", "/nowhere")
     came = await failure()
-    assert (came.kind, came.blames) == (FailureKind.REFUSED, ErrorClass.INFRA)
+    assert came.kind is FailureKind.UNREADY
     assert "ANTHROPIC_API_KEY" in came.message
 
 

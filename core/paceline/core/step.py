@@ -35,6 +35,7 @@ from .transcript import (
 _CHARS_PER_TOKEN = 3
 """On the low side for today's tokenizers (facts 8), so that an estimate of tokens errs upwards."""
 _BACKOFF_FIRST_SECONDS = 0.5
+_UNREADY_SECONDS = 10.0
 _BACKOFF_CAP_SECONDS = 60.0
 _BACKOFF_DOUBLINGS = 16
 """More than the cap allows: a storm of a day must not become a number that floats cannot hold."""
@@ -73,6 +74,8 @@ class FailureKind(StrEnum):
 
     TRANSIENT = "transient"
     THROTTLED = "throttled"
+    UNREADY = "unready"
+    """Nothing was sent: this worker is not set up to call the model. Another may be, or this one is mended."""
     REFUSED = "refused"
 
 
@@ -322,6 +325,8 @@ def _after_failure(agent: Agent, run: Run, failure: ModelCallFailed) -> Hold | F
             streaks = replace(run.streaks, throttles=run.streaks.throttles + 1)
             seconds = _wait_seconds(failure, streaks.throttles)
             return Hold(seconds=seconds, reason=failure.message, holds_model=True, streaks=streaks)
+        case FailureKind.UNREADY:
+            return Hold(seconds=_UNREADY_SECONDS, reason=failure.message, holds_model=False, streaks=run.streaks)
         case FailureKind.TRANSIENT:
             return _retry(agent, run, failure)
         case _:

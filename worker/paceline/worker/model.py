@@ -30,6 +30,9 @@ _LONGEST_WAIT_SECONDS = 86_400.0
 """No server's word is taken for more than a day: it may be a slip, and the run would be gone without a trace."""
 
 
+NO_CREDENTIALS = "a worker has no credentials: set ANTHROPIC_API_KEY for it"
+
+
 class ModelClient(Protocol):
     """Whatever answers requests of the Messages API."""
 
@@ -68,7 +71,7 @@ class AnthropicModel:
         except TypeError as error:
             if "authentication" not in str(error):
                 raise
-            return _refused("no credentials: set ANTHROPIC_API_KEY for the workers", ErrorClass.INFRA)
+            return ModelCallFailed(kind=FailureKind.UNREADY, message=NO_CREDENTIALS, chance=0.0)
 
     async def aclose(self) -> None:
         await self._client.close()

@@ -188,6 +188,8 @@ class Attempt:
     async def _failed(
         self, failure: ModelCallFailed, spent: Spent, entries: tuple[Entry, ...] = ()
     ) -> Sequence[Message]:
+        if failure.kind is FailureKind.UNREADY:
+            self.desk.in_flight.problems[failure.kind] = failure.message
         step = next_step(self.agent, self.run, failure)
         return await self._take(step, spent, entries, answer=None)
 
