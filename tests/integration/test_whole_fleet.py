@@ -1,8 +1,9 @@
-"""One fleet of three real workers, and everything that happens to fleets; see fleet.py for what it is made of."""
+"""One fleet of four real workers, and everything that happens to fleets; see fleet.py for what it is made of."""
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,10 +21,11 @@ from paceline.core.ledger import AttemptLost, Held
 from paceline.core.lifecycle import State
 from paceline.core.tool_spec import Effect, ToolSpec
 from paceline.core.unknown_effect import OnUnknownEffect
+from paceline.producer.cli import run_command
 from paceline.producer.fleet import Batch
 from paceline.sim import Answer, Call, Entry, Fault, Request
 
-WORKERS, SLOTS = 3, 16
+WORKERS, SLOTS = 4, 16
 PLAN = FleetPlan(workers=WORKERS, concurrency=SLOTS)
 SOON_SECONDS = PLAN.claim_seconds + PLAN.sweep_seconds + 2
 STARTS = "paceline:broker:paceline.starts"
@@ -122,10 +124,10 @@ def all_answered(real: RealFleet, batch: Batch) -> None:
 
 def test_every_row_has_one_result_and_every_turn_one_request(stage: Stage) -> None:
     with stage.playing(turns(4, "fetch", "pay", "put")) as real:
-        batch = real.submit(60, batch="plain")
+        batch = real.submit(200, batch="plain")
         all_answered(real, batch)
         results = list(batch.results())
-        assert [result.id for result in results] == [str(number) for number in range(60)]
+        assert [result.id for result in results] == [str(number) for number in range(200)]
         assert {(result.status, result.answer, result.turns, result.tool_calls) for result in results} == {
             ("succeeded", "done", 4, 9)
         }
@@ -219,7 +221,17 @@ def test_the_workers_outlive_a_server_that_is_killed_and_comes_back(stage: Stage
         check_nothing_paid_twice(real)
 
 
-def test_runs_wait_for_tools_that_no_worker_can_import(stage: Stage) -> None:
+def said(real: RealFleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *command: str) -> str:
+    """What a command of an operator's prints."""
+    monkeypatch.setenv("PACELINE_REDIS_URL", real.url)
+    capsys.readouterr()
+    run_command(command)
+    return capsys.readouterr().out
+
+
+def test_runs_wait_for_tools_that_no_worker_can_import(
+    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     late = ToolSpec(
         name="ask",
         path="late_tools:ask",
@@ -238,6 +250,12 @@ def test_runs_wait_for_tools_that_no_worker_can_import(stage: Stage) -> None:
         assert all("late_tools" in record.run.hold_reason for record in batch.records())
         wait_until(lambda: any("late_tools" in " ".join(w.problems) for w in real.fleet.workers()), "a worker says so")
         assert requests(real, batch) == []
+        status = said(real, capsys, monkeypatch, "status", "late tools")
+        assert "waiting: 5 on hold: " in status
+        assert " of 4 workers say: " in status
+        assert "late_tools:ask" in status
+        doctor = said(real, capsys, monkeypatch, "doctor")
+        assert re.search(r"^warn  worker \S+: .*late_tools:ask", doctor, re.MULTILINE)
         (stage.late_tools / "late_tools.py").write_text(
             "from paceline.tools import tool\n\n\n"
             '@tool(effect="reads")\ndef ask() -> str:\n    """Ask."""\n    return "asked"\n'
