@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
+from dataclasses import asdict
 
 from .figures import Round, figures
 from .report import as_json, as_table, machine
 from .stage import Stage, set_stage
+from .submission import measure_check, measure_submission
 from .variants import Variant, measure
 from .work import Work
 
@@ -16,6 +19,9 @@ from .work import Work
 def main() -> None:
     """Parse, measure, print."""
     options = _options()
+    if options.submit or options.check:
+        _submission(options)
+        return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that no process is left behind
     short = Work(runs=options.runs, turns=10, calls=options.calls)
     long = Work(runs=options.at_once, turns=1000 if options.long else 100, calls=options.calls)
@@ -39,10 +45,23 @@ def _round(stage: Stage, work: Work, at_once: int) -> Round:
     return costs
 
 
+def _submission(options: argparse.Namespace) -> None:
+    if options.check:
+        check_mb = measure_check(options.check)
+        print(
+            json.dumps({"check_mb": check_mb}) if options.json else f"{options.check} rows checked: +{check_mb:.0f} MB"
+        )
+    else:
+        cost = measure_submission(options.submit)
+        print(json.dumps(asdict(cost)) if options.json else cost.told())
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="What a turn costs, beside the bare client.")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--long", action="store_true", help="long runs of 1000 turns in place of 100; takes minutes")
+    parser.add_argument("--submit", type=int, metavar="ROWS", help="only this: what submitting so many rows takes")
+    parser.add_argument("--check", type=int, metavar="ROWS", help="only this: memory that checking so many rows takes")
     parser.add_argument("--rounds", type=int, default=3, help="rounds; each has every variant (3)")
     parser.add_argument("--runs", type=int, default=60, help="runs of 10 turns in a round (60)")
     parser.add_argument("--calls", type=int, default=3, help="tool calls a turn (3)")

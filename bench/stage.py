@@ -46,7 +46,7 @@ def set_stage(*, latency_seconds: float, concurrency: int) -> Iterator[Stage]:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="bench-")))
         model = stack.enter_context(_process(["-m", "bench.model_server", str(latency_seconds)], os.environ))
         assert model.stdout
-        url = f"redis://127.0.0.1:{stack.enter_context(_valkey(folder))}/0"
+        url = f"redis://127.0.0.1:{stack.enter_context(valkey(folder))}/0"
         environment = {
             **os.environ,
             "ANTHROPIC_API_KEY": "none is needed",
@@ -66,7 +66,8 @@ def set_stage(*, latency_seconds: float, concurrency: int) -> Iterator[Stage]:
 
 
 @contextmanager
-def _valkey(folder: Path) -> Iterator[int]:
+def valkey(folder: Path) -> Iterator[int]:
+    """The port of a server that keeps an append-only file in this folder."""
     server = ValkeyServer(port=_free_port(), data_dir=folder, config=_SERVER)
     server.start()
     try:
