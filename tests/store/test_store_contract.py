@@ -204,7 +204,8 @@ async def test_an_unknown_run_is_missing_everywhere(world: World) -> None:
     assert await store.finish(nobody, A_WRITE, ANSWERED) is Written.LOST
     assert await store.recover(nobody, A_WRITE) is Written.LOST
     assert await store.join(nobody, JOINED) is Written.LOST
-    await store.look_again(nobody, seconds=0, sent=True)
+    await store.look_again(nobody, seconds=0)
+    assert await store.send_again(nobody, seconds=0, sent_ms=0) is Written.LOST
     assert await store.results(NOBODY, 1) is None
     assert await store.examine([NOBODY]) == [None]
     assert await store.runs([NOBODY]) == [None]
@@ -333,7 +334,15 @@ async def _every_write(world: World, held: Held) -> list[Written]:
         await store.recover(held, A_WRITE),
         await store.join(held, JOINED),
         await store.finish(held, A_WRITE, ANSWERED),
+        await _send_again(world, held),
     ]
+
+
+async def _send_again(world: World, held: Held) -> Written:
+    """As somebody does who has just examined the run."""
+    record = await world.store.run(held.run_id)
+    assert record is not None
+    return await world.store.send_again(held, seconds=60, sent_ms=record.run.sent_ms)
 
 
 async def _everything(world: World, run: RunId) -> object:
@@ -355,7 +364,7 @@ async def test_a_lost_claim_can_change_nothing(world: World) -> None:
     await world.store.recover(lost, TurnWrite())
     before = await _everything(world, driven.run_id)
     assert set(await _every_write(world, lost)) == {Written.LOST}
-    await world.store.look_again(lost, seconds=0, sent=True)
+    await world.store.look_again(lost, seconds=0)
     assert await _everything(world, driven.run_id) == before
     await driven.begin()
     before = await _everything(world, driven.run_id)
@@ -379,7 +388,7 @@ async def test_nothing_changes_a_run_that_is_over(world: World, state: State) ->
     before = await _everything(world, driven.run_id)
     assert set(await _every_write(world, await driven.now_held())) == {Written.LOST}
     assert await world.store.cancel(driven.run_id) is Cancelled.ENDED
-    await world.store.look_again(await driven.now_held(), seconds=0, sent=True)
+    await world.store.look_again(await driven.now_held(), seconds=0)
     assert await _everything(world, driven.run_id) == before
 
 
@@ -972,24 +981,55 @@ async def test_the_run_that_has_been_due_longest_comes_first(world: World) -> No
     assert await world.store.due(limit=2) == ids[:2]
 
 
-async def test_looking_again_puts_the_look_off_and_notes_what_was_sent(world: World) -> None:
+async def test_looking_again_puts_the_look_off(world: World) -> None:
     driven = await a_queued_run(world.store)
     await world.let_pass(30)
-    await world.store.look_again(await driven.now_held(), seconds=5, sent=False)
+    before = await driven.look()
+    await world.store.look_again(await driven.now_held(), seconds=5)
     assert await world.store.due(limit=10) == []
-    assert (await driven.look()).sent_ms == world.clock.now_ms - 30_000
+    assert await driven.look() == before
     await world.let_pass(5)
     assert await world.store.due(limit=10) == [driven.run_id]
-    await world.store.look_again(await driven.now_held(), seconds=60, sent=True)
-    assert (await driven.look()).sent_ms == world.clock.now_ms
+
+
+async def test_sending_again_puts_the_look_off_and_notes_when_it_was_sent(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await world.let_pass(30)
+    before = await driven.look()
+    assert await _send_again(world, await driven.now_held()) is Written.WRITTEN
+    assert await driven.look() == replace(before, sent_ms=world.clock.now_ms)
+    await world.let_pass(59.999)
+    assert await world.store.due(limit=10) == []
+    await world.let_pass(0.001)
+    assert await world.store.due(limit=10) == [driven.run_id]
+
+
+async def test_of_many_who_examined_a_run_at_once_one_sends_its_message_again(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await world.let_pass(30)
+    held, examined = await driven.now_held(), await driven.look()
+    sending = (world.store.send_again(held, seconds=30, sent_ms=examined.sent_ms) for _ in range(8))
+    assert sorted(await asyncio.gather(*sending)) == [*[Written.LOST] * 7, Written.WRITTEN]
+
+
+async def test_inline_calls_that_others_are_asked_to_run_are_lost_to_the_worker_that_had_them(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1", placement=INLINE))
+    await world.let_pass(30)
+    assert await _send_again(world, await driven.now_held()) is Written.WRITTEN
+    run = await driven.look()
+    assert (run.fence, run.owner, run.claim_until_ms) == (driven.held.fence + 1, "", 0)
+    assert await world.store.join(driven.held, JOINED, [a_result("c1")]) is Written.LOST
+    assert await driven.run_call("c1") == CallStored(written=CallWritten.LAST)
 
 
 async def test_an_old_look_at_a_run_does_not_put_off_the_next(world: World) -> None:
     driven = await a_queued_run(world.store)
     old = await driven.now_held()
     await driven.begin()
-    await world.store.look_again(old, seconds=600, sent=True)
-    await world.store.look_again(replace(driven.held, turn=2), seconds=600, sent=True)
+    for other in (old, replace(driven.held, turn=2)):
+        await world.store.look_again(other, seconds=600)
+        assert await _send_again(world, other) is Written.LOST
     await world.let_pass(30)
     assert await world.store.due(limit=10) == [driven.run_id]
 

@@ -149,7 +149,7 @@ async def test_without_a_clock_of_its_own_the_record_goes_by_the_servers(valkey_
         assert seconds * 1000 <= begun.run.submitted_ms <= begun.now_ms <= await store.now_ms()
         assert await store.due(limit=10) == []
         await store.go_on(driven.held, A_WRITE, advance=True)
-        await store.look_again(await driven.now_held(), seconds=0, sent=False)
+        await store.look_again(await driven.now_held(), seconds=0)
         assert await store.due(limit=10) == [driven.run_id]
 
 

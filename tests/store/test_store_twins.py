@@ -178,8 +178,14 @@ def _cancel() -> Act:
     return lambda world, run: world.store.cancel(run.run_id)
 
 
-def _look_again(turn_off: int, fence_off: int, wait: float, sent: bool) -> Act:
-    return lambda world, run: world.store.look_again(_held(run, turn_off, fence_off), seconds=wait, sent=sent)
+def _look_again(turn_off: int, fence_off: int, wait: float) -> Act:
+    return lambda world, run: world.store.look_again(_held(run, turn_off, fence_off), seconds=wait)
+
+
+def _send_again(turn_off: int, fence_off: int, sent_off: int, wait: float) -> Act:
+    return lambda world, run: world.store.send_again(
+        _held(run, turn_off, fence_off), seconds=wait, sent_ms=run.sent_ms + sent_off
+    )
 
 
 def _let_pass(wait: float) -> Act:
@@ -206,7 +212,8 @@ ANYTHING = st.one_of(
     _moves("join", st.builds(_join, off, off)),
     _moves("redrive", st.builds(_redrive, off, off, st.booleans())),
     _moves("cancel", st.builds(_cancel)),
-    _moves("look_again", st.builds(_look_again, off, off, seconds, st.booleans())),
+    _moves("look_again", st.builds(_look_again, off, off, seconds)),
+    _moves("send_again", st.builds(_send_again, off, off, off, seconds)),
     _moves("let_pass", st.builds(_let_pass, seconds)),
 )
 

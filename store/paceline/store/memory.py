@@ -389,13 +389,21 @@ class MemoryRunStore:
         records = [self._find(run_id) for run_id in run_ids]
         return [Examined(run=record.run, calls=_call_states(record)) if record else None for record in records]
 
-    async def look_again(self, held: Held, *, seconds: float, sent: bool) -> None:
+    async def look_again(self, held: Held, *, seconds: float) -> None:
         record = self._held(held)
-        if record is None or record.due_ms is None:
-            return
+        if record and not record.run.state.is_terminal:
+            record.due_ms = self._now_ms() + _ms(seconds)
+
+    async def send_again(self, held: Held, *, seconds: float, sent_ms: int) -> Written:
+        record = self._held(held)
+        if record is None or record.run.state.is_terminal or record.run.sent_ms != sent_ms:
+            return Written.LOST
         record.due_ms = self._now_ms() + _ms(seconds)
-        if sent:
-            record.run = replace(record.run, sent_ms=self._now_ms())
+        record.run = replace(record.run, sent_ms=self._now_ms())
+        if record.run.state is State.IN_TOOLS and record.run.owner:
+            record.run = replace(record.run, fence=record.run.fence + 1)
+            _give_back(record)
+        return Written.WRITTEN
 
     async def recover(self, held: Held, write: TurnWrite) -> Written:
         record = self._in_turn(held)

@@ -395,8 +395,15 @@ class RunStore(Protocol):
     async def examine(self, run_ids: Sequence[RunId]) -> list[Examined | None]:
         """These runs, each as one atomic view."""
 
-    async def look_again(self, held: Held, *, seconds: float, sent: bool) -> None:
-        """Look at the run again in so many seconds; no effect if it has moved. `sent`: its message went out again."""
+    async def look_again(self, held: Held, *, seconds: float) -> None:
+        """Look at the run again in so many seconds; no effect if it has moved."""
+
+    async def send_again(self, held: Held, *, seconds: float, sent_ms: int) -> Written:
+        """The right to send the message for what is due again. The run is looked at again in so many seconds.
+
+        LOST if the run has moved, or if the message did not go out last at `sent_ms`: somebody else who examined the
+        run sends it. Whoever has run the turn's calls inline until now has lost the turn's claim.
+        """
 
     async def recover(self, held: Held, write: TurnWrite) -> Written:
         """Take the claim of a turn from a worker that is gone: the turn is due again, the attempt counts as lost."""

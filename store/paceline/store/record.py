@@ -237,9 +237,13 @@ class RedisRunStore:
         answers = await self._eval_many(ScriptName.EXAMINE, [(run_id, nothing) for run_id in run_ids])
         return [_examined(run_id, answer) for run_id, answer in zip(run_ids, answers, strict=True)]
 
-    async def look_again(self, held: Held, *, seconds: float, sent: bool) -> None:
-        arguments = flat(held.fence, held.turn, int(seconds * 1000), int(sent))
+    async def look_again(self, held: Held, *, seconds: float) -> None:
+        arguments = flat(held.fence, held.turn, int(seconds * 1000))
         await self._eval(ScriptName.LOOK_AGAIN, held.run_id, arguments)
+
+    async def send_again(self, held: Held, *, seconds: float, sent_ms: int) -> Written:
+        arguments = flat(held.fence, held.turn, _nonce(), int(seconds * 1000), sent_ms)
+        return Written((await self._eval(ScriptName.SEND_AGAIN, held.run_id, arguments)).decode())
 
     async def recover_call(self, held: HeldCall) -> Written:
         arguments = flat(held.turn, held.call_id, held.attempt, _nonce())

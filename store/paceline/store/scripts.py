@@ -26,6 +26,7 @@ class ScriptName(StrEnum):
     JOIN = "join"
     EXAMINE = "examine"
     LOOK_AGAIN = "look_again"
+    SEND_AGAIN = "send_again"
     RECOVER_CALL = "recover_call"
     DOUBT = "doubt"
     RULE_OUT = "rule_out"

@@ -13,6 +13,7 @@ from paceline.core.endings import Outcome, StopReason
 from paceline.core.errors import Bug, InfrastructureError, NewerVersion
 from paceline.core.ids import Incarnation
 from paceline.core.ledger import AttemptLost, Ended
+from paceline.core.run import Run
 from paceline.core.wire import Queue, queue_of_turn
 from paceline.store.port import CallState, Examined, Held, HeldCall, TurnWrite, Written
 
@@ -26,6 +27,7 @@ log = logging.getLogger("paceline.sweeper")
 _RUNS_AT_ONCE = 500
 _MENDED_AT_ONCE = 32
 _OWNERLESS = Incarnation("")
+_SOONEST_LOOK_SECONDS = 0.05
 _SWEEP_EVERY = 0.5
 """Of `sweep_seconds`, by whose end what was found is to have begun again: finding it may take half of them."""
 _LOCK = 0.4
@@ -101,22 +103,20 @@ class Sweeper:
             return EndRun(outcome=Outcome(reason=StopReason.INTERNAL_ERROR, message=str(bug)))
 
     async def _carry_out(self, examined: Examined, remedy: Repair, view: View) -> Sequence[Message]:
-        run = examined.run
-        held = Held(run_id=run.run_id, turn=run.turn, fence=run.fence)
+        run, held = examined.run, _held(examined.run)
         match remedy:
             case LookAgain(seconds=seconds):
-                await self.desk.store.look_again(held, seconds=max(seconds, 0.05), sent=False)
+                await self.desk.store.look_again(held, seconds=max(seconds, _SOONEST_LOOK_SECONDS))
                 return ()
             case SendTurn():
-                await self.desk.store.look_again(held, seconds=view.claim_seconds, sent=True)
-                return (TurnMessage(run_id=run.run_id, turn=run.turn, queue=queue_of_turn(run)),)
+                message = TurnMessage(run_id=run.run_id, turn=run.turn, queue=queue_of_turn(run))
+                return await self._send_again(run, message, view.claim_seconds)
             case SendJoin():
-                await self.desk.store.look_again(held, seconds=view.claim_seconds, sent=True)
-                return (JoinMessage(run_id=run.run_id, turn=run.turn),)
+                return await self._send_again(run, JoinMessage(run_id=run.run_id, turn=run.turn), view.claim_seconds)
             case RecoverTurn():
                 return await self._recover_turn(held, examined, remedy)
             case MendCalls():
-                return await self._mend_calls(held, await self.desk.agent(run.agent), remedy)
+                return await self._mend_calls(run, await self.desk.agent(run.agent), remedy)
             case EndRun(outcome=outcome):
                 ended = Ended(turn=run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
                 lost = (self._lost(examined),) if run.owner else ()
@@ -124,6 +124,11 @@ class Sweeper:
                 return ()
             case _:
                 assert_never(remedy)
+
+    async def _send_again(self, run: Run, message: Message, seconds: float) -> Sequence[Message]:
+        """The message, unless somebody else has sent it since the run was examined."""
+        written = await self.desk.store.send_again(_held(run), seconds=seconds, sent_ms=run.sent_ms)
+        return (message,) if written is Written.WRITTEN else ()
 
     async def _recover_turn(self, held: Held, examined: Examined, remedy: RecoverTurn) -> Sequence[Message]:
         write = TurnWrite(streaks=remedy.run.streaks, ledger=(self._lost(examined),))
@@ -134,7 +139,8 @@ class Sweeper:
         run = examined.run
         return AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), worker=run.owner)
 
-    async def _mend_calls(self, held: Held, agent: Agent, remedy: MendCalls) -> Sequence[Message]:
+    async def _mend_calls(self, run: Run, agent: Agent, remedy: MendCalls) -> Sequence[Message]:
+        held = _held(run)
         for state in remedy.recover:
             await self.desk.store.recover_call(_held_call(held, state))
         messages: list[Message] = []
@@ -145,10 +151,19 @@ class Sweeper:
             messages += ran.messages
             if ran.is_last:
                 return (JoinMessage(run_id=held.run_id, turn=held.turn),)
+        look_seconds = max(remedy.look_seconds, _SOONEST_LOOK_SECONDS)
         if remedy.send:
-            messages.append(ChordMessage(run_id=held.run_id, turn=held.turn, calls=remedy.send))
-        await self.desk.store.look_again(held, seconds=max(remedy.look_seconds, 0.05), sent=bool(messages))
+            chord = ChordMessage(run_id=run.run_id, turn=run.turn, calls=remedy.send)
+            return [*messages, *await self._send_again(run, chord, look_seconds)]
+        if messages:
+            await self.desk.store.send_again(held, seconds=look_seconds, sent_ms=run.sent_ms)
+        else:
+            await self.desk.store.look_again(held, seconds=look_seconds)
         return messages
+
+
+def _held(run: Run) -> Held:
+    return Held(run_id=run.run_id, turn=run.turn, fence=run.fence)
 
 
 def _owners(examined: Examined) -> list[str]:

@@ -118,6 +118,16 @@ end
 
 local TERMINAL = {succeeded = true, stopped = true, failed = true, cancelled = true}
 
+-- Whether a run is no longer where it was when it was examined. One that is over leaves the index.
+local function has_moved(fence, wanted)
+  local state, turn, held = get('state', 'turn', 'fence')
+  if not state or TERMINAL[state] then
+    redis.call('ZREM', due_key, run_id)
+    return true
+  end
+  return held ~= fence or turn ~= wanted
+end
+
 -- Why a write of a claimed turn may not be made; nil if it may. The nonce tells a repeated write from a late one.
 local function refused(fence, wanted, nonce)
   local state, held, turn, last = get('state', 'fence', 'turn', 'last')
