@@ -1167,6 +1167,14 @@ async def test_a_model_without_room_is_held_for_every_run(world: World) -> None:
     assert await world.store.model_hold_seconds("claude-sonnet-5-5") == 0
 
 
+async def test_a_hold_of_a_model_is_made_longer_by_a_later_one_and_never_shorter(world: World) -> None:
+    await world.store.hold_model("claude-sonnet-5-5", seconds=60)
+    await world.store.hold_model("claude-sonnet-5-5", seconds=1)
+    assert 50 < await world.store.model_hold_seconds("claude-sonnet-5-5") <= 60
+    await world.store.hold_model("claude-sonnet-5-5", seconds=90)
+    assert 80 < await world.store.model_hold_seconds("claude-sonnet-5-5") <= 90
+
+
 # Going on after the end ----------------------------------------------------------------------------------------------
 
 REDRIVEN = Redriven(turn=1, at_ms=1_800_000_050_000)

@@ -603,7 +603,7 @@ class MemoryRunStore:
     # The model's room
 
     async def hold_model(self, model: str, *, seconds: float) -> None:
-        self._model_holds_ms[model] = self._now_ms() + _ms(seconds)
+        self._model_holds_ms[model] = max(self._model_holds_ms.get(model, 0), self._now_ms() + _ms(seconds))
 
     async def model_hold_seconds(self, model: str) -> float:
         return max(0, self._model_holds_ms.get(model, 0) - self._now_ms()) / 1000

@@ -504,7 +504,7 @@ class RunStore(Protocol):
     # The model's room
 
     async def hold_model(self, model: str, *, seconds: float) -> None:
-        """Let no run call this model for so many seconds: its API has no room."""
+        """Let no run call this model for so many seconds at least: its API has no room."""
 
     async def model_hold_seconds(self, model: str) -> float:
         """For how much longer no run may call this model; 0: it may."""

@@ -411,8 +411,12 @@ class RedisRunStore:
     # The model's room
 
     async def hold_model(self, model: str, *, seconds: float) -> None:
+        key, hold_ms = self.keys.model_hold(model), max(1, int(seconds * 1000))
         with border():
-            await self.redis.set(self.keys.model_hold(model), 1, px=max(1, int(seconds * 1000)))
+            async with self.redis.pipeline(transaction=True) as pipe:
+                pipe.set(key, 1, nx=True, px=hold_ms)
+                pipe.pexpire(key, hold_ms, gt=True)
+                await pipe.execute()
 
     async def model_hold_seconds(self, model: str) -> float:
         with border():

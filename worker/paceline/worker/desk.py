@@ -137,8 +137,8 @@ class Desk:
         loop.call_later(seconds, lambda: loop.run_in_executor(None, self._send, (message,)))
 
     async def hold_model(self, model: str, *, seconds: float) -> None:
-        """Let no run of the fleet call this model for so many seconds."""
-        self._holds[model] = _now_seconds() + seconds
+        """Let no run of the fleet call this model for so many seconds at least."""
+        self._holds[model] = max(self._holds.get(model, 0.0), _now_seconds() + seconds)
         await self.store.hold_model(model, seconds=seconds)
 
     async def model_hold_seconds(self, model: str) -> float:
