@@ -273,6 +273,25 @@ async def test_a_hold_waits_for_its_moment_without_an_owner(world: World) -> Non
     assert run.streaks == Streaks(throttles=1)
 
 
+async def test_why_a_run_was_held_is_known_until_its_turn_is_over(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.bring_to(State.ON_HOLD)
+    await world.let_pass(10)
+    assert (await driven.begin()).run.hold_reason == "busy"
+    await world.store.go_on(driven.held, A_WRITE, advance=True)
+    run = await driven.look()
+    assert (run.hold_until_ms, run.hold_reason) == (0, "")
+
+
+async def test_calls_that_are_opened_after_a_hold_are_not_held(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.bring_to(State.ON_HOLD)
+    await world.let_pass(10)
+    await driven.in_tools(a_call("c1"))
+    run = await driven.look()
+    assert (run.hold_until_ms, run.hold_reason) == (0, "")
+
+
 async def test_recovery_takes_the_turn_from_a_lost_worker(world: World) -> None:
     driven = await a_queued_run(world.store)
     begun = await driven.begin()

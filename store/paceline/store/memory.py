@@ -252,6 +252,7 @@ class MemoryRunStore:
             record.seen.update(record.calls)
             if any(call.placement is Placement.FLEET for call in calls):
                 _give_back(record)
+            _forget_hold(record)
             self._send(record)
         return Written.WRITTEN
 
@@ -677,7 +678,8 @@ class MemoryRunStore:
     def _end(self, record: _Record, outcome: Outcome) -> None:
         self._move(record, outcome.ending.event)
         _give_back(record)
-        record.run = replace(record.run, fence=record.run.fence + 1, hold_until_ms=0, hold_reason="")
+        _forget_hold(record)
+        record.run = replace(record.run, fence=record.run.fence + 1)
         record.outcome, record.ended_ms, record.due_ms = outcome, self._now_ms(), None
         if record.run.state not in CAN_GO_ON:
             record.calls = {}
@@ -685,6 +687,7 @@ class MemoryRunStore:
 
     def _turn_due(self, record: _Record) -> None:
         _give_back(record)
+        _forget_hold(record)
         self._send(record)
 
     def _send(self, record: _Record) -> None:
@@ -717,6 +720,10 @@ def _begun(record: _Record, now_ms: int) -> Begun:
 def _give_back(record: _Record) -> None:
     record.nonce = ""
     record.run = replace(record.run, owner="", claim_until_ms=0)
+
+
+def _forget_hold(record: _Record) -> None:
+    record.run = replace(record.run, hold_until_ms=0, hold_reason="")
 
 
 def _can_join(record: _Record, *, inline: int) -> bool:

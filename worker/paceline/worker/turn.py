@@ -113,8 +113,13 @@ async def _written_hold(desk: Desk, run: Run, write: TurnWrite, seconds: float, 
     return ()
 
 
+def _no_room(agent: Agent, run: Run) -> str:
+    """Why a run waits while its model is held: in the API's own words where the run has just heard them itself."""
+    return (run.streaks.throttles and run.hold_reason) or f"{agent.model} has no room"
+
+
 def _hold_entry(run: Run, seconds: float, reason: str) -> tuple[Entry, ...]:
-    # A run that is held again and again for one reason says so once: its ledger must not grow while it waits.
+    # A turn that is held again and again for one reason says so once: the ledger must not grow while it waits.
     if reason == run.hold_reason:
         return ()
     entry = HeldEntry(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), wait_seconds=seconds, reason=reason)
@@ -160,7 +165,7 @@ class Attempt:
     async def _call_model(self, call: CallModel) -> Sequence[Message]:
         held_seconds = await self.desk.model_hold_seconds(self.agent.model)
         if held_seconds:
-            return await _wait(self.desk, self.run, seconds=held_seconds, reason=f"{self.agent.model} has no room")
+            return await _wait(self.desk, self.run, seconds=held_seconds, reason=_no_room(self.agent, self.run))
         check_sendable(self.fragments)
         body = self.agent.request(
             self.fragments, max_tokens=call.max_tokens, user_id=self.run.run_id, container=self.run.container

@@ -81,7 +81,7 @@ local function take_write()
 end
 
 local function due_again(from, turn)
-  set('turn', turn, 'sent', now, 'owner', '', 'until', 0)
+  set('turn', turn, 'sent', now, 'owner', '', 'until', 0, 'hold', 0, 'why', '')
   move(from, 'turn_due')
   look_at(now + look_ms)
 end

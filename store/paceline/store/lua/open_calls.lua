@@ -25,7 +25,7 @@ for i = 1, n do
   redis.call('SADD', seen_key, ids[i])
   redis.call('HSET', calls_key, ids[i], specs[i])
 end
-set('open', n, 'once', once, 'sent', now)
+set('open', n, 'once', once, 'sent', now, 'hold', 0, 'why', '')
 if keep == '0' then
   set('owner', '', 'until', 0)
 end
