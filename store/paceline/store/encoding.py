@@ -148,6 +148,7 @@ def encode_call(call: OpenCall, place: int) -> bytes:
         "input": call.raw_input,
         "effect": call.effect,
         "placement": call.placement,
+        **({"timeout_s": call.timeout_s} if call.timeout_s else {}),
         **({} if call.answer is None else {"answer": call.answer}),
     }
     return json.dumps(data, separators=(",", ":")).encode()
@@ -162,6 +163,7 @@ def decode_call(call_id: CallId, stored: bytes) -> tuple[int, OpenCall]:
         raw_input=data["input"],
         effect=Effect(data["effect"]),
         placement=Placement(data["placement"]),
+        timeout_s=data.get("timeout_s", 0.0),
         answer=data.get("answer"),
     )
     return data["place"], call

@@ -73,7 +73,7 @@ class _OpenCall:
         self.attempt += 1
         self.began_ms = now_ms
         self.nonce, self.owner = claim.nonce, claim.owner
-        self.claim_until_ms = now_ms + _ms(claim.longest_seconds)
+        self.claim_until_ms = now_ms + _ms(claim.longest_seconds) + _ms(self.call.timeout_s)
 
     def give_back(self) -> None:
         self.nonce, self.owner, self.claim_until_ms = "", "", 0

@@ -128,6 +128,8 @@ class OpenCall:
     raw_input: str
     effect: Effect
     placement: Placement
+    timeout_s: float = 0.0
+    """How long its tool may take: its claim lasts so much longer than whoever claims it asks for."""
     answer: str | None = None
     """Set: the tool does not run. The model is told this, as an error."""
 
@@ -366,7 +368,10 @@ class RunStore(Protocol):
     # Calls: IN_TOOLS -> JOINING -> TURN_DUE
 
     async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: Claim) -> CallBegun | NotBegun:
-        """Claim a call: the intent is on record before the tool starts."""
+        """Claim a call: the intent is on record before the tool starts.
+
+        The claim ends by itself `claim.longest_seconds` after the call's own timeout.
+        """
 
     async def finish_call(self, held: HeldCall, result: CallResult) -> CallStored:
         """Store a call's result. The first one wins."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 
 from paceline.core.agent import Agent
-from paceline.core.errors import NewerVersion, ToolLoadError
+from paceline.core.errors import InfrastructureError, NewerVersion, ToolLoadError
 from paceline.core.ids import CallId, RunId
 from paceline.core.run import Run
 from paceline.core.tool_spec import Effect
@@ -25,25 +25,20 @@ from .onward import due_messages
 log = logging.getLogger("paceline.call")
 
 _TOOLS_RETRY_SECONDS = 10.0
-_LONGEST_CALL_SECONDS = 86_400.0
-"""A call's claim lasts as long as its worker lives: the tool's own timeout ends it."""
 
 _NOT_OURS = RanCall(written=CallWritten.LOST)
 
 
 async def run_call(desk: Desk, run_id: RunId, turn: int, call_id: CallId) -> RanCall:
     """Carry out one try of a call, if it is open and nobody else has it."""
-    with desk.claiming(_LONGEST_CALL_SECONDS) as claim:
+    with desk.claiming(KILL_MARGIN_SECONDS) as claim:
         begun = await _begin(desk, run_id, turn, call_id, claim)
         if isinstance(begun, NotBegun):
             return _NOT_OURS
         held = HeldCall(run_id=run_id, turn=turn, call_id=call_id, attempt=begun.attempt)
         began_ms = now_ms()
         with desk.in_flight.working():
-            try:
-                return await _carry_out(desk, held, begun)
-            except asyncio.CancelledError:
-                return await asyncio.shield(_cut(desk, held, begun, began_ms))
+            return await _guarded(desk, held, begun, began_ms)
 
 
 async def _begin(desk: Desk, run_id: RunId, turn: int, call_id: CallId, claim: Claim) -> CallBegun | NotBegun:
@@ -53,7 +48,7 @@ async def _begin(desk: Desk, run_id: RunId, turn: int, call_id: CallId, claim: C
         asked_at = loop.time()
         begun = await until_written(lambda: desk.store.begin_call(run_id, turn, call_id, claim))
         if isinstance(begun, CallBegun):
-            with suppress(NewerVersion):  # it is given back for that, as any call that cannot be carried out here
+            with suppress(Exception):  # what is wrong with it is told when the call is carried out
                 await until_written(partial(desk.agent, begun.agent))
         # A worker that stood still that long may have been given up meanwhile: is the claim still its own?
         if loop.time() - asked_at < desk.settings.claim_seconds / 2:
@@ -63,6 +58,23 @@ async def _begin(desk: Desk, run_id: RunId, turn: int, call_id: CallId, claim: C
 async def run_inline(desk: Desk, agent: Agent, run: Run, call: OpenCall) -> CallResult:
     """Run a call inside its turn's own task: it only reads, so it needs no claim of its own."""
     return await _execute(desk, agent, run.run_id, run.turn, call, attempt=1)
+
+
+async def _guarded(desk: Desk, held: HeldCall, begun: CallBegun, began_ms: int) -> RanCall:
+    """Whatever happens, the claim is given up: a living worker's claim would keep the call from everybody."""
+    try:
+        try:
+            return await _carry_out(desk, held, begun)
+        except asyncio.CancelledError:
+            return await asyncio.shield(_cut(desk, held, begun, began_ms))
+    except InfrastructureError:
+        raise
+    except Exception as error:
+        log.exception("run %s turn %d call %s: a fault of paceline's own", held.run_id, held.turn, held.call_id)
+        text = f"The call failed by a fault of the system that runs the tools ({type(error).__name__})."
+        doubt = " Find out whether it has taken effect before you try again."
+        text += doubt if begun.call.effect is Effect.ONCE else ""
+        return await store_result(desk, held, error_result(held, begun.call, text, worker=desk.incarnation))
 
 
 async def _carry_out(desk: Desk, held: HeldCall, begun: CallBegun) -> RanCall:
@@ -80,10 +92,6 @@ async def _carry_out(desk: Desk, held: HeldCall, begun: CallBegun) -> RanCall:
         await until_written(lambda: desk.store.recover_call(held))
         desk.send_later(once_more(held), seconds=_TOOLS_RETRY_SECONDS)
         return _NOT_OURS
-    except Exception as error:
-        log.exception("run %s turn %d call %s: a fault of paceline's own", held.run_id, held.turn, held.call_id)
-        text = f"The call failed by a fault of the system that runs the tools ({type(error).__name__})."
-        result = error_result(held, begun.call, text, worker=desk.incarnation)
     return await store_result(desk, held, result)
 
 

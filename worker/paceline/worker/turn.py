@@ -366,5 +366,6 @@ def _open_call(agent: Agent, call: Call, answer: str | None) -> OpenCall:
         raw_input=call.raw_input,
         effect=effect,
         placement=Placement.INLINE if inline else Placement.FLEET,
+        timeout_s=spec.timeout_s if spec else 0.0,
         answer=answer,
     )

@@ -27,5 +27,6 @@ end
 if doubt_of(call) == 'person' then
   return {'in_doubt'}
 end
-set_claim(call, attempt + 1, mine, now + longest_ms, nonce, now)
+local timeout_ms = math.floor((cjson.decode(spec).timeout_s or 0) * 1000)
+set_claim(call, attempt + 1, mine, now + longest_ms + timeout_ms, nonce, now)
 return {'ok', spec, attempt + 1, agent, doubt}
