@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import asdict
+from pathlib import Path
+
 import pytest
 
 from paceline.core.errors import UsageError
+from paceline.producer.settings import ProducerSettings
 from paceline.worker.settings import Settings
 
 
@@ -42,4 +47,21 @@ def test_all_bad_values_are_told_together() -> None:
             }
         )
     for name in ("CONCURRENCY", "POISON_AFTER", "CLAIM_SECONDS", "SWEEP_SECONDS", "MODEL_SECONDS"):
-        assert f"PACELINE_{name} is " in str(told.value)
+        assert f"PACELINE_{name}=" in str(told.value)
+
+
+def test_the_producer_reads_what_it_shares_with_the_workers_as_they_do() -> None:
+    shared = {
+        "PACELINE_REDIS_URL": "redis://record:6379/1",
+        "PACELINE_BROKER_URL": "amqp://broker",
+        "PACELINE_PREFIX": "team",
+        "PACELINE_TOOLS_PATH": os.pathsep.join(("/one", "/two")),
+        "PACELINE_CLAIM_SECONDS": "7.5",
+        "PACELINE_RETENTION_SECONDS": "60",
+        "PACELINE_DURABILITY": "FSYNC",
+    }
+    worker, producer = Settings.from_environment(shared), ProducerSettings.from_environment(shared)
+    assert producer.tools_path == (Path("/one"), Path("/two"))
+    assert {name: getattr(worker, name) for name in asdict(producer)} == asdict(producer)
+    defaults = asdict(ProducerSettings()) | {"redis_url": Settings().redis_url}
+    assert {name: getattr(Settings(), name) for name in defaults} == defaults

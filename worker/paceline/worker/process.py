@@ -81,7 +81,7 @@ class WorkerProcess:
             settings=settings,
             store=store,
             model=AnthropicModel(longest_seconds=settings.model_seconds),
-            registry=Registry(search_paths(settings.tools_path)),
+            registry=Registry([*settings.tools_path, os.getcwd()]),
             built_in=built_in_tools(store),
             incarnation=Incarnation(f"{os.getpid()}-{secrets.token_hex(5)}"),
             send=self._send,
@@ -110,11 +110,6 @@ def _connect(settings: Settings) -> RunStore:
     longest_claim_seconds = settings.model_seconds + CLAIM_MARGIN_SECONDS
     tracer = OtlpTracer(otlp_exporter())
     return traced(store, tracer, longest_claim_seconds=longest_claim_seconds, now_ms=now_ms)
-
-
-def search_paths(tools_path: str) -> list[str]:
-    """Where tool modules are looked for: the folders of PACELINE_TOOLS_PATH, then the working folder."""
-    return [*filter(None, tools_path.split(os.pathsep)), os.getcwd()]
 
 
 def built_in_tools(store: RunStore) -> Mapping[str, Tool]:
