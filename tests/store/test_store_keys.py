@@ -153,6 +153,16 @@ async def test_without_a_clock_of_its_own_the_record_goes_by_the_servers(valkey_
         assert await store.due(limit=10) == [driven.run_id]
 
 
+async def test_a_look_at_what_is_due_reads_little_of_each_shard_and_the_longest_due_first(world: World) -> None:
+    store = _of(world)
+    crowded, other = store.keys.due()[:2]
+    await store.redis.zadd(crowded, {f"crowd-{number:03d}": number for number in range(200)})
+    await store.redis.zadd(other, {"late": 500, "early": -1})
+    due = await store.due(limit=400)
+    assert due == ["early", *(f"crowd-{number:03d}" for number in range(50)), "late"]
+    assert await store.due(limit=3) == ["early", "crowd-000", "crowd-001"]
+
+
 async def test_an_unreachable_server_is_the_operators_to_mend() -> None:
     store = RedisRunStore(Redis.from_url("redis://127.0.0.1:1/0", retry=None))
     with pytest.raises(InfrastructureError, match="could not be reached"):

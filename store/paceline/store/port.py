@@ -395,7 +395,10 @@ class RunStore(Protocol):
         """The time by the record's clock: the one that all workers share."""
 
     async def due(self, *, limit: int) -> list[RunId]:
-        """Runs whose moment to be looked at has come, at most `limit`."""
+        """Runs whose moment to be looked at has come, the longest due first, at most `limit`.
+
+        Where nearly all of them are in few shards, some may be left for the next time.
+        """
 
     async def examine(self, run_ids: Sequence[RunId]) -> list[Examined | None]:
         """These runs, each as one atomic view."""

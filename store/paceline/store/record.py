@@ -51,6 +51,9 @@ from .port import (
 from .primaries import infos
 from .scripts import Argument, ScriptName, flat, load_scripts, pairs
 
+_SHARDS_IN_A_LOOK = 8
+"""So few shards may hold all the runs of one look before some of them are left for the next."""
+_LEAST_OF_A_SHARD = 16
 _STATE_OF_STATUS: Mapping[str, State] = {state.value: state for state in State if state.is_terminal}
 
 
@@ -224,10 +227,12 @@ class RedisRunStore:
 
     async def due(self, *, limit: int) -> list[RunId]:
         now = await self.now_ms()
+        # Of each shard its share and something over: most of what all of them had to say would be thrown away.
+        share = max(_LEAST_OF_A_SHARD, limit // _SHARDS_IN_A_LOOK)
         with border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 for key in self.keys.due():
-                    pipe.zrangebyscore(key, "-inf", now, start=0, num=limit, withscores=True)
+                    pipe.zrangebyscore(key, "-inf", now, start=0, num=share, withscores=True)
                 shards = await pipe.execute()
         found = sorted((score, RunId(run.decode())) for shard in shards for run, score in shard)
         return [run for _, run in found[:limit]]
