@@ -663,6 +663,14 @@ async def test_a_decision_that_brings_the_last_result_makes_the_join_due(world: 
     assert await world.store.due(limit=10) == [driven.run_id]
 
 
+async def test_a_sweeper_that_saw_a_run_wait_cannot_put_off_what_is_due_since_the_decision(world: World) -> None:
+    driven, _ = await _in_doubt(world)
+    seen = await driven.now_held()
+    await world.store.resolve(driven.run_id, CallId("c1"), ruled_out("c1"))
+    await world.store.look_again(seen, seconds=900)
+    assert await world.store.due(limit=10) == [driven.run_id]
+
+
 async def test_a_call_can_be_decided_while_others_of_its_turn_still_run(world: World) -> None:
     driven, _ = await _in_doubt(world, a_call("p"))
     running = await driven.begin_call("p")
@@ -1132,6 +1140,71 @@ async def test_a_run_is_forgotten_when_its_retention_is_over(world: World) -> No
     await world.let_pass(1)
     assert await world.store.run(driven.run_id) is None
     assert await world.store.transcript(driven.run_id) == ()
+
+
+DAY_SECONDS = 86_400.0
+AGENT = b"frozen"
+
+
+async def _known_of_batch(world: World) -> tuple[BatchInfo | None, int, list[BatchInfo], int, bytes | None]:
+    """What there is to know of the batch beside its runs; its agent is used by that."""
+    return (
+        await world.store.batch(TAG),
+        len(await world.store.batch_rows(TAG, start=0, count=9)),
+        await world.store.batches(limit=9),
+        (await world.store.counts(TAG)).runs,
+        await world.store.agent(BATCH.agent),
+    )
+
+
+async def test_what_a_run_needs_is_kept_as_long_as_somebody_looks_at_it(world: World) -> None:
+    await world.store.put_agent(BATCH.agent, AGENT)
+    await submitted(world.store, *(a_row(f"row-{number}") for number in range(3)))
+    await world.store.cancel(a_row("row-1").run_id)
+    for _ in range(4):
+        await world.let_pass(6 * DAY_SECONDS)
+        await world.store.keep([TAG], [BATCH.agent])
+    assert await _known_of_batch(world) == (BATCH, 3, [BATCH], 3, AGENT)
+
+
+async def test_a_run_that_ends_late_or_goes_on_late_has_what_it_needs(world: World) -> None:
+    await world.store.put_agent(BATCH.agent, AGENT)
+    driven = await a_queued_run(world.store)
+    await world.let_pass(4 * DAY_SECONDS)
+    await driven.bring_to(State.FAILED)
+    await world.let_pass(6 * DAY_SECONDS)
+    assert await world.store.redrive(await driven.now_held(), None, REDRIVEN) is Written.WRITTEN
+    await world.let_pass(6 * DAY_SECONDS)
+    assert await _known_of_batch(world) == (BATCH, 1, [BATCH], 1, AGENT)
+
+
+async def test_a_batch_and_an_agent_that_nobody_uses_are_forgotten(world: World) -> None:
+    await world.store.put_agent(BATCH.agent, AGENT)
+    driven = await a_queued_run(world.store)
+    await driven.bring_to(State.SUCCEEDED)
+    await world.let_pass(7 * DAY_SECONDS + 1)
+    await world.store.keep([TAG], [BATCH.agent])
+    assert await _known_of_batch(world) == (None, 0, [], 0, None)
+
+
+async def test_the_list_of_batches_passes_over_those_that_are_forgotten(world: World) -> None:
+    old = replace(BATCH, name=BatchName("old"), opened_ms=1_000)
+    for batch in (old, replace(BATCH, name=BatchName("new"), opened_ms=2_000), BATCH):
+        await world.store.open_batch(batch)
+    await world.let_pass(6 * DAY_SECONDS)
+    await world.store.keep([batch_tag(old.name)], [])
+    await world.let_pass(DAY_SECONDS + 1)
+    assert await world.store.batches(limit=1) == [old]
+
+
+async def test_a_batch_that_was_forgotten_can_be_opened_anew(world: World) -> None:
+    await world.store.open_batch(replace(BATCH, tenant="first", opened_ms=1_000))
+    await world.store.open_batch(replace(BATCH, name=BatchName("other"), opened_ms=2_000))
+    await world.let_pass(7 * DAY_SECONDS + 1)
+    other = await world.store.open_batch(replace(BATCH, name=BatchName("other"), opened_ms=3_000))
+    again = await world.store.open_batch(replace(BATCH, tenant="second", opened_ms=4_000))
+    assert again.tenant == "second"
+    assert await world.store.batches(limit=9) == [again, other]
 
 
 # Workers -------------------------------------------------------------------------------------------------------------

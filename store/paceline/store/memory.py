@@ -6,7 +6,7 @@ It keeps every promise of the port but one: it forgets everything with the proce
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from paceline.core.endings import Outcome, StopReason
@@ -155,10 +155,14 @@ class _Batch:
     turns: int = 0
     spent: Spent = field(default_factory=Spent)
 
+    @property
+    def is_active(self) -> bool:
+        return any(count for state, count in self.states.items() if not state.is_terminal)
+
 
 class MemoryRunStore:
     """A RunStore in memory. `clock` gives the time in milliseconds since the epoch; runs that are over for
-    `retention_seconds` are forgotten."""
+    `retention_seconds` are forgotten, and batches and agents that were not used for so long."""
 
     def __init__(
         self, clock: Callable[[], int], *, claim_seconds: float = 30.0, retention_seconds: float = _WEEK_SECONDS
@@ -168,6 +172,8 @@ class MemoryRunStore:
         self._retention_ms = _ms(retention_seconds)
         self._agents: dict[AgentDigest, bytes] = {}
         self._batches: dict[BatchTag, _Batch] = {}
+        self._kept_until_ms: dict[str, int] = {}
+        """For each batch's tag and each agent's digest."""
         self._records: dict[RunId, _Record] = {}
         self._workers: dict[Incarnation, tuple[WorkerReport, int]] = {}
         self._former_ms: dict[Incarnation, int] = {}
@@ -177,13 +183,23 @@ class MemoryRunStore:
     # Submission
 
     async def put_agent(self, digest: AgentDigest, frozen: bytes) -> None:
-        self._agents.setdefault(digest, frozen)
+        self._agents[digest] = frozen
+        self._keep(digest)
 
     async def agent(self, digest: AgentDigest) -> bytes | None:
-        return self._agents.get(digest)
+        if not self._is_kept(digest):
+            return None
+        self._keep(digest)
+        return self._agents[digest]
 
     async def open_batch(self, batch: BatchInfo) -> BatchInfo:
-        return self._batches.setdefault(batch_tag(batch.name), _Batch(info=batch)).info
+        tag = batch_tag(batch.name)
+        if not self._is_kept(tag):
+            known = self._batches.get(tag)
+            opened = replace(known, info=batch, rows={}) if known and known.is_active else _Batch(info=batch)
+            self._batches[tag] = opened
+        self._keep(tag)
+        return self._batches[tag].info
 
     async def submit(self, batch: BatchInfo, runs: Sequence[NewRun]) -> list[Submitted]:
         return [self._submit(batch, new) for new in runs]
@@ -195,6 +211,7 @@ class MemoryRunStore:
         self._records[new.run_id] = self._new_record(info, new)
         batch = self._batches[batch_tag(info.name)]
         batch.rows[new.run_id] = new.index
+        self._keep(tag_of(new.run_id))
         batch.states[State.QUEUED] += 1
         return Submitted.CREATED
 
@@ -283,6 +300,7 @@ class MemoryRunStore:
         move(record.run.state, outcome.ending.event)
         self._take(record, write)
         self._end(record, outcome)
+        self._keep_with(record)
         return Written.WRITTEN
 
     # Calls
@@ -406,6 +424,11 @@ class MemoryRunStore:
             _give_back(record)
         return Written.WRITTEN
 
+    async def keep(self, tags: Iterable[BatchTag], digests: Iterable[AgentDigest]) -> None:
+        for name in (*tags, *digests):
+            if self._is_kept(name):
+                self._keep(name)
+
     async def recover(self, held: Held, write: TurnWrite) -> Written:
         record = self._in_turn(held)
         if record is None:
@@ -466,6 +489,7 @@ class MemoryRunStore:
             return Cancelled.MISSING
         if record.run.state.is_terminal:
             return Cancelled.ENDED
+        self._keep_with(record)
         if record.run.owner or record.has_running_call:
             record.run = replace(record.run, cancel_requested=True)
             return Cancelled.REQUESTED
@@ -490,6 +514,7 @@ class MemoryRunStore:
 
     def _go_on_after_decision(self, record: _Record) -> None:
         if record.run.state is State.AWAITING_DECISION:
+            record.run = replace(record.run, fence=record.run.fence + 1)
             self._move(record, Event.DECIDE)
         self._joins_if_complete(record)
         record.run = replace(record.run, sent_ms=0)
@@ -528,6 +553,7 @@ class MemoryRunStore:
             cancel_requested=False,
         )
         record.due_ms = self._now_ms()
+        self._keep_with(record)
         return Written.WRITTEN
 
     async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
@@ -554,20 +580,19 @@ class MemoryRunStore:
         return _call_states(record) if record else ()
 
     async def batch(self, tag: BatchTag) -> BatchInfo | None:
-        batch = self._batches.get(tag)
-        return batch.info if batch else None
+        return self._batches[tag].info if self._is_kept(tag) else None
 
     async def batches(self, *, limit: int) -> list[BatchInfo]:
-        newest_first = sorted(self._batches.values(), key=lambda batch: batch.info.opened_ms, reverse=True)
-        return [batch.info for batch in newest_first[:limit]]
+        known = [batch.info for tag, batch in self._batches.items() if self._is_kept(tag)]
+        return sorted(known, key=lambda batch: batch.opened_ms, reverse=True)[:limit]
 
     async def batch_rows(self, tag: BatchTag, *, start: int, count: int) -> list[RunId]:
-        rows = self._batches[tag].rows if tag in self._batches else {}
+        rows = self._batches[tag].rows if self._is_kept(tag) else {}
         return sorted(rows, key=lambda run_id: (rows[run_id], run_id))[start : start + count]
 
     async def counts(self, tag: BatchTag) -> BatchCounts:
         batch = self._batches.get(tag)
-        if batch is None:
+        if batch is None or not (batch.is_active or self._is_kept(tag)):
             return BatchCounts(states=dict.fromkeys(State, 0), reasons={}, turns=0, spent=Spent())
         return BatchCounts(
             states={state: batch.states[state] for state in State},
@@ -620,6 +645,18 @@ class MemoryRunStore:
             del self._records[run_id]
             return None
         return record
+
+    def _keep(self, name: str) -> None:
+        self._kept_until_ms[name] = self._now_ms() + self._retention_ms
+
+    def _is_kept(self, name: str) -> bool:
+        return self._kept_until_ms.get(name, 0) > self._now_ms()
+
+    def _keep_with(self, record: _Record) -> None:
+        """Keep the batch and the agent of a run as long as the run."""
+        for name in (tag_of(record.run.run_id), record.run.agent):
+            if self._is_kept(name):
+                self._keep(name)
 
     def _held(self, held: Held) -> _Record | None:
         record = self._find(held.run_id)

@@ -20,6 +20,8 @@ else
   redis.call('RPUSH', ledger_key, take())
 end
 if state == 'awaiting_decision' then
+  -- A sweeper that has just seen it wait would put the next look far off: it has seen another run than this.
+  redis.call('HINCRBY', run_key, 'fence', 1)
   move('awaiting_decision', 'in_tools')
 end
 if join_if_complete(call) then
