@@ -274,7 +274,7 @@ def test_calls_that_a_failed_run_left_open_are_answered_truly(behind: MemoryFlee
         "Ada",
         "The call was begun and did not come to an end",
         "The call was not run: the run ended before it began",
-        "The call was begun and its worker was lost",
+        "The worker was lost while this call ran",
     ]
     assert (story.record.run.state, story.record.run.turn) == (State.TURN_DUE, 2)
 

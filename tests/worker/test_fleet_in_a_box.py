@@ -12,7 +12,7 @@ from worker.box.plays import PLAYS
 from worker.box.promises import REPAIR_SECONDS, check_promises
 
 from paceline.core.ledger import AttemptLost, ModelCalled
-from paceline.worker.doubt import UNKNOWN_EFFECT
+from paceline.core.unknown_effect import UNKNOWN_EFFECT
 
 BACKGROUND = {
     f"{side} store.{verb}"

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from .ids import CallId
+from .tool_spec import Effect, Placement
 from .transcript import Fragment, result_block, results_message
+from .unknown_effect import UNKNOWN_EFFECT
 
 
 class Left(StrEnum):
@@ -23,11 +25,18 @@ class Left(StrEnum):
 _TOLD: Mapping[Left, str] = {
     Left.NOT_BEGUN: "The call was not run: the run ended before it began. Call again if you still need it.",
     Left.BEGUN: "The call was begun and did not come to an end. Call again, with less to do if you can.",
-    Left.IN_DOUBT: (
-        "The call was begun and its worker was lost. It may have taken effect or not. "
-        "Find out what happened before you try again."
-    ),
+    Left.IN_DOUBT: UNKNOWN_EFFECT,
 }
+
+
+def left_of(effect: Effect, placement: Placement, *, was_begun: bool, is_in_doubt: bool) -> Left:
+    """How far a call had come. `was_begun`: a worker has its claim."""
+    if is_in_doubt or (effect is Effect.ONCE and was_begun):
+        return Left.IN_DOUBT
+    # A call inside its turn's own task has no claim: it may have begun.
+    if was_begun or placement is Placement.INLINE:
+        return Left.BEGUN
+    return Left.NOT_BEGUN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

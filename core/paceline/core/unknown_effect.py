@@ -8,6 +8,12 @@ from enum import StrEnum
 from .endings import Outcome, StopReason
 from .tool_spec import ToolSpec
 
+UNKNOWN_EFFECT = (
+    "The worker was lost while this call ran. It may have taken effect or not, and it was not repeated. "
+    "Find out what happened before you try again."
+)
+"""What the model is told of a call of which nobody knows what it did."""
+
 
 class OnUnknownEffect(StrEnum):
     """What an agent's runs do where neither the record nor the tool can say what a call did."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from paceline.core.ids import RunId
 from paceline.core.ledger import Redriven
-from paceline.core.redrive import Left, LeftCall, answers
-from paceline.core.tool_spec import Effect, Placement
+from paceline.core.redrive import LeftCall, answers, left_of
 from paceline.store.port import CallState, Remains, RunStore, Written
 
 
@@ -21,12 +20,6 @@ async def redrive_run(store: RunStore, run_id: RunId) -> bool:
 
 def _left_call(state: CallState, remains: Remains) -> LeftCall:
     call_id = state.call.call_id
-    return LeftCall(call_id=call_id, left=_left(state), block=remains.blocks.get(call_id))
-
-
-def _left(state: CallState) -> Left:
-    if state.doubt or (state.call.effect is Effect.ONCE and state.owner):
-        return Left.IN_DOUBT
-    if state.owner or state.call.placement is Placement.INLINE:
-        return Left.BEGUN
-    return Left.NOT_BEGUN
+    effect, placement = state.call.effect, state.call.placement
+    left = left_of(effect, placement, was_begun=bool(state.owner), is_in_doubt=state.doubt is not None)
+    return LeftCall(call_id=call_id, left=left, block=remains.blocks.get(call_id))

@@ -11,18 +11,13 @@ from dataclasses import dataclass, replace
 
 from paceline.core.agent import Agent
 from paceline.core.ledger import EffectInDoubt, EffectRuledOut, Source
-from paceline.core.unknown_effect import Remedy, remedy_of
+from paceline.core.unknown_effect import UNKNOWN_EFFECT, Remedy, remedy_of
 from paceline.store.port import Asked, CallResult, CallWritten, HeldCall, OpenCall, Written
 from paceline.tools import NotRan, ToolResult, Unknown, reconcile_tool
 
 from .call_context import KILL_MARGIN_SECONDS, prepare
 from .call_result import RanCall, call_result, error_result, once_more, store_result
 from .desk import Desk, now_ms, until_written
-
-UNKNOWN_EFFECT = (
-    "The worker was lost while this call ran. It may have taken effect or not, and it was not repeated. "
-    "Find out what happened before you try again."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
