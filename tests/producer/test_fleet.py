@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.producing import AGENT, MemoryFleet, memory_fleet
+from support.clock import FakeClock
+from support.producing import AGENT, Announced, MemoryFleet, memory_fleet
 from support.runs import Driven, a_call
 
 from paceline.core.endings import MaxTurnsExceeded, Outcome, StopReason
@@ -19,7 +20,7 @@ from paceline.producer.agent_file import AgentFile
 from paceline.producer.decide import NotRan, Ran
 from paceline.producer.template import read_template
 from paceline.store.memory import MemoryRunStore
-from paceline.store.port import Cancelled, TurnWrite
+from paceline.store.port import BatchInfo, Cancelled, TurnWrite
 
 ROWS = [{"id": name, "prompt": f"Who owns {name}?"} for name in ("a", "b", "c")]
 
@@ -90,6 +91,21 @@ def test_a_broker_that_is_away_is_not_asked_for_each_chunk(behind: MemoryFleet) 
     assert submission is not None
     assert (submission.created, submission.unannounced) == (3000, "refused announcement 1")
     assert (behind.announced.asked, behind.announced.run_ids) == (3, [])
+
+
+class OfOneDigest(MemoryRunStore):
+    """A store in which every batch's name has the digest of `one`."""
+
+    async def open_batch(self, batch: BatchInfo) -> BatchInfo:
+        return await super().open_batch(replace(batch, name=BatchName("one")))
+
+
+def test_a_batch_whose_name_has_the_digest_of_another_is_refused_as_that() -> None:
+    with (
+        Fleet.over(OfOneDigest(FakeClock()), Announced()) as fleet,
+        pytest.raises(UsageError, match="the names 'two' and 'one' have one digest"),
+    ):
+        fleet.submit(AGENT, ROWS, batch="two")
 
 
 def test_a_batch_keeps_the_agent_and_the_tenant_it_was_opened_with(behind: MemoryFleet) -> None:
@@ -288,7 +304,7 @@ def test_an_unknown_batch_names_the_nearest_one(behind: MemoryFleet) -> None:
 
 
 def test_an_unknown_run_says_so(behind: MemoryFleet) -> None:
-    with pytest.raises(UnknownRun, match="no run 'x' is on record"):
+    with pytest.raises(UnknownRun, match=r"no run 'x' is on record: .* kept for 604800 s after the run's end"):
         behind.fleet.show("x")
     with pytest.raises(UnknownRun):
         behind.fleet.cancel("x")

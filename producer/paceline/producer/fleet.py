@@ -221,7 +221,7 @@ class Fleet:
         """Cancel a run: at once, or as soon as what is running of it has stopped. Raises UnknownRun."""
         cancelled = self.loop.run(self.store.cancel(RunId(run_id)))
         if cancelled is Cancelled.MISSING:
-            raise _unknown_run(run_id)
+            raise self._unknown_run(run_id)
         return cancelled
 
     def resolve(self, run_id: str, call_id: str, decision: Decision) -> None:
@@ -245,7 +245,7 @@ class Fleet:
         """
         record = self.loop.run(self.store.run(RunId(run_id)))
         if record is None:
-            raise _unknown_run(run_id)
+            raise self._unknown_run(run_id)
         if not self.loop.run(redrive_run(self.store, RunId(run_id))):
             raise UsageError(
                 f"run {run_id} is {record.run.state}: only a run that failed or was stopped can go on after its end"
@@ -283,7 +283,7 @@ class Fleet:
     async def _story(self, run_id: RunId) -> RunStory:
         record = await self.store.run(run_id)
         if record is None:
-            raise _unknown_run(run_id)
+            raise self._unknown_run(run_id)
         frozen = await self.store.agent(record.run.agent)
         return RunStory(
             record=record,
@@ -292,6 +292,13 @@ class Fleet:
             ledger=await self.store.ledger(run_id),
             calls=await self.store.open_call_states(run_id),
             transcript=await self.store.transcript(run_id),
+        )
+
+    def _unknown_run(self, run_id: str) -> UnknownRun:
+        kept = f"{self.retention_seconds:g} s"
+        return UnknownRun(
+            f"no run {run_id!r} is on record: `paceline runs` lists them; a record is kept for {kept} after the run's "
+            "end (PACELINE_RETENTION_SECONDS)"
         )
 
     def _nearest(self, name: str) -> str:
@@ -413,6 +420,8 @@ def known_states() -> list[str]:
 
 
 def _other_batch(found: BatchInfo, wanted: BatchInfo) -> str:
+    if found.name != wanted.name:
+        return f"the names {wanted.name!r} and {found.name!r} have one digest: take another for this batch"
     what = "agent definition" if found.agent != wanted.agent else "tenant"
     return (
         f"batch {wanted.name!r} was opened with another {what} ({found.agent_name}, {found.agent}, tenant "
@@ -427,10 +436,6 @@ def _nothing_to_decide(story: RunStory, call_id: CallId) -> str:
         f"there is nothing to decide about call {call_id!r} of run {run.run_id}, which is {run.state}: "
         f"its calls in doubt are: {doubtful}"
     )
-
-
-def _unknown_run(run_id: str) -> UnknownRun:
-    return UnknownRun(f"no run {run_id!r} is on record: `paceline runs` lists them; records are kept for a week")
 
 
 def _no_url() -> str:
