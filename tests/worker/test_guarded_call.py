@@ -39,7 +39,7 @@ class RefusesOnce(MemoryRunStore):
 
 
 def a_desk(store: MemoryRunStore) -> Desk:
-    def nobody(request: ModelRequest) -> ModelCallFailed:
+    async def nobody(request: ModelRequest) -> ModelCallFailed:
         raise AssertionError("no model is called here")
 
     def send(messages: Sequence[Message]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,9 +11,10 @@ from support.clock import FakeClock
 from support.runs import BATCH, a_row
 
 from paceline.core.agent import Agent
-from paceline.core.ids import Incarnation
+from paceline.core.ids import Incarnation, RunId
 from paceline.core.wire import Queue
 from paceline.store.memory import MemoryRunStore
+from paceline.store.port import Claim, Examined, Held, Written
 from paceline.tools import Registry
 from paceline.worker.desk import Desk
 from paceline.worker.messages import Message
@@ -54,3 +56,57 @@ async def test_two_sweeps_at_once_send_a_lost_message_once() -> None:
     clock.pass_seconds(31)
     await asyncio.gather(*(a_sweeper(store, name, sent).sweep() for name in ("worker-1", "worker-2")))
     assert sorted(message.run_id for message in sent) == sorted(row.run_id for row in ROWS)
+
+
+class _OneRunBreaks(MemoryRunStore):
+    """Fails whatever is done about the first row."""
+
+    async def send_again(self, held: Held, *, seconds: float, sent_ms: int) -> Written:
+        if held.run_id == ROWS[0].run_id:
+            raise ValueError("this run is broken")
+        return await super().send_again(held, seconds=seconds, sent_ms=sent_ms)
+
+
+class _OneRunIsUnreadable(MemoryRunStore):
+    """Cannot read the first row."""
+
+    async def examine(self, run_ids: Sequence[RunId]) -> list[Examined | None]:
+        found = await super().examine(run_ids)
+        return [None if run_id == ROWS[0].run_id else examined for run_id, examined in zip(run_ids, found, strict=True)]
+
+
+async def _overdue(store: MemoryRunStore, clock: FakeClock) -> None:
+    await store.put_agent(AGENT.digest, AGENT.freeze())
+    await store.submit(await store.open_batch(replace(BATCH, agent=AGENT.digest)), ROWS)
+    clock.pass_seconds(31)
+
+
+@pytest.mark.parametrize("kind", [_OneRunBreaks, _OneRunIsUnreadable])
+async def test_one_unreadable_run_does_not_keep_the_others_from_being_mended(kind: type[MemoryRunStore]) -> None:
+    clock, sent = FakeClock(), list[Message]()
+    store = kind(clock)
+    await _overdue(store, clock)
+    await a_sweeper(store, "worker-1", sent).sweep()
+    assert len(sent) == len(ROWS) - 1
+    assert await store.due(limit=1) == [], "it is in nobody's way for a while"
+    clock.pass_seconds(900)
+    assert ROWS[0].run_id in await store.due(limit=100), "and not forgotten"
+
+
+async def test_a_sweep_that_needs_no_broker_goes_on_while_the_broker_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    clock, sent = FakeClock(), list[Message]()
+    store = MemoryRunStore(clock)
+    await _overdue(store, clock)
+    claim = Claim(owner=Incarnation("gone"), nonce="n", longest_seconds=60)
+    await store.begin(ROWS[0].run_id, 1, claim)
+    clock.pass_seconds(31)
+
+    def away() -> frozenset[Queue]:
+        raise ConnectionError("nobody listens")
+
+    sweeper = replace(a_sweeper(store, "worker-1", sent), empty_queues=away)
+    await sweeper.sweep()
+    assert [message.run_id for message in sent] == [ROWS[0].run_id]
+    clock.pass_seconds(60)
+    await sweeper.sweep()
+    assert [record.levelname for record in caplog.records if "broker" in record.message] == ["WARNING"]

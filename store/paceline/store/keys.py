@@ -74,6 +74,10 @@ class Keys:
         """The index of runs by the moment to look at them, one for each shard."""
         return [f"{self.prefix}:{{{shard:02d}}}:due" for shard in range(SHARDS)]
 
+    def due_of(self, run: RunId) -> str:
+        """The index that this run is in."""
+        return f"{self.prefix}:{{{shard_of(run):02d}}}:due"
+
     def dead(self) -> list[str]:
         """The index of runs that failed by when they did, one for each shard."""
         return [f"{self.prefix}:{{{shard:02d}}}:dead" for shard in range(SHARDS)]

@@ -178,6 +178,7 @@ class MemoryRunStore:
         self._workers: dict[Incarnation, tuple[WorkerReport, int]] = {}
         self._former_ms: dict[Incarnation, int] = {}
         self._model_holds_ms: dict[str, int] = {}
+        self._sweeper = Incarnation("")
         self._next_sweep_ms = 0
 
     # Submission
@@ -408,6 +409,11 @@ class MemoryRunStore:
         records = [self._find(run_id) for run_id in run_ids]
         return [Examined(run=record.run, calls=_call_states(record)) if record else None for record in records]
 
+    async def set_aside(self, run_ids: Sequence[RunId], *, seconds: float) -> None:
+        for record in filter(None, map(self._find, run_ids)):
+            if record.due_ms is not None:
+                record.due_ms = self._now_ms() + _ms(seconds)
+
     async def look_again(self, held: Held, *, seconds: float) -> None:
         record = self._held(held)
         if record and not record.run.state.is_terminal:
@@ -476,9 +482,9 @@ class MemoryRunStore:
         return Written.WRITTEN
 
     async def may_sweep(self, owner: Incarnation, *, seconds: float) -> bool:
-        if self._now_ms() < self._next_sweep_ms:
+        if self._now_ms() < self._next_sweep_ms and owner != self._sweeper:
             return False
-        self._next_sweep_ms = self._now_ms() + _ms(seconds)
+        self._sweeper, self._next_sweep_ms = owner, self._now_ms() + _ms(seconds)
         return True
 
     # Control and reading

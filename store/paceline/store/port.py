@@ -401,7 +401,10 @@ class RunStore(Protocol):
         """
 
     async def examine(self, run_ids: Sequence[RunId]) -> list[Examined | None]:
-        """These runs, each as one atomic view."""
+        """These runs, each as one atomic view; None: there is no such run, or it cannot be read here."""
+
+    async def set_aside(self, run_ids: Sequence[RunId], *, seconds: float) -> None:
+        """Look at these no sooner than in so many seconds: nobody here can tell what they need."""
 
     async def look_again(self, held: Held, *, seconds: float) -> None:
         """Look at the run again in so many seconds; no effect if it has moved."""
@@ -430,7 +433,7 @@ class RunStore(Protocol):
         """The tool was asked, and its call has not taken effect: anybody may begin it, to run it."""
 
     async def may_sweep(self, owner: Incarnation, *, seconds: float) -> bool:
-        """Whether it is this worker's turn to sweep: one in the fleet in so many seconds."""
+        """Whether it is this worker's turn to sweep, for so many seconds. It stays so for as long as it asks again."""
 
     # Control and reading
 

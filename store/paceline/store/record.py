@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
@@ -50,6 +51,8 @@ from .port import (
 )
 from .primaries import infos
 from .scripts import Argument, ScriptName, flat, load_scripts, pairs
+
+log = logging.getLogger("paceline.store")
 
 _SHARDS_IN_A_LOOK = 8
 """So few shards may hold all the runs of one look before some of them are left for the next."""
@@ -242,6 +245,14 @@ class RedisRunStore:
         answers = await self._eval_many(ScriptName.EXAMINE, [(run_id, nothing) for run_id in run_ids])
         return [_examined(run_id, answer) for run_id, answer in zip(run_ids, answers, strict=True)]
 
+    async def set_aside(self, run_ids: Sequence[RunId], *, seconds: float) -> None:
+        moment = await self.now_ms() + int(seconds * 1000)
+        with border():
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for run_id in run_ids:
+                    pipe.zadd(self.keys.due_of(run_id), {run_id: moment}, xx=True)
+                await pipe.execute()
+
     async def look_again(self, held: Held, *, seconds: float) -> None:
         arguments = flat(held.fence, held.turn, int(seconds * 1000))
         await self._eval(ScriptName.LOOK_AGAIN, held.run_id, arguments)
@@ -263,11 +274,12 @@ class RedisRunStore:
         return Written((await self._eval(ScriptName.RULE_OUT, held.run_id, arguments)).decode())
 
     async def may_sweep(self, owner: Incarnation, *, seconds: float) -> bool:
-        key, mine = self.keys.sweep(), f"{owner} {_nonce()}"
+        key, lasts_ms = self.keys.sweep(), int(seconds * 1000)
         with border():
-            # What is found there is ours where the reply to the first try was lost.
-            found = await self.redis.set(key, mine, nx=True, px=int(seconds * 1000), get=True)
-        return found is None or found == mine.encode()
+            found = await self.redis.set(key, owner, nx=True, px=lasts_ms, get=True)
+            if found == owner.encode():
+                await self.redis.set(key, owner, xx=True, px=lasts_ms)
+        return found is None or found == owner.encode()
 
     # Control and reading
 
@@ -458,8 +470,12 @@ class RedisRunStore:
 def _examined(run_id: RunId, answer: Any) -> Examined | None:
     if not answer:
         return None
-    calls = encoding.read_call_states(encoding.fields(answer[1]), answer[2])
-    return Examined(run=encoding.read_run(run_id, encoding.fields(answer[0])), calls=calls)
+    try:
+        calls = encoding.read_call_states(encoding.fields(answer[1]), answer[2])
+        return Examined(run=encoding.read_run(run_id, encoding.fields(answer[0])), calls=calls)
+    except (ValueError, KeyError, TypeError):  # a newer version wrote it, or something broke it
+        log.exception("run %s cannot be read", run_id)
+        return None
 
 
 def _nonce() -> str:

@@ -26,6 +26,9 @@ log = logging.getLogger("paceline.sweeper")
 
 _RUNS_AT_ONCE = 500
 _MENDED_AT_ONCE = 32
+_ASIDE_SECONDS = 900.0
+"""How long a run is left alone that cannot be read or mended here."""
+_BROKER = "broker"
 _OWNERLESS = Incarnation("")
 _SOONEST_LOOK_SECONDS = 0.05
 _SWEEP_EVERY = 0.5
@@ -53,20 +56,43 @@ class Sweeper:
             await asyncio.sleep(_SWEEP_EVERY * self.desk.settings.sweep_seconds)
 
     async def sweep(self) -> None:
-        """One sweep, if no other worker has just made one."""
-        if await self.desk.store.may_sweep(self.desk.incarnation, seconds=_LOCK * self.desk.settings.sweep_seconds):
-            while await self._sweep_some() == _RUNS_AT_ONCE:
-                pass
+        """One sweep, if no other worker sweeps or has just done so."""
+        while await self._may_sweep() and await self._sweep_some() == _RUNS_AT_ONCE:
+            pass
+
+    async def _may_sweep(self) -> bool:
+        seconds = _LOCK * self.desk.settings.sweep_seconds
+        return await self.desk.store.may_sweep(self.desk.incarnation, seconds=seconds)
 
     async def _sweep_some(self) -> int:
+        """How many were due. Some of them are left to whoever sweeps by now, if this took too long."""
         due = await self.desk.store.due(limit=_RUNS_AT_ONCE)
-        if due:
-            examined = [found for found in await self.desk.store.examine(due) if found]
-            view = await self._view(examined)
-            for at in range(0, len(examined), _MENDED_AT_ONCE):
-                mended = await asyncio.gather(*(self._mend(it, view) for it in examined[at : at + _MENDED_AT_ONCE]))
-                await self.desk.send([message for messages in mended for message in messages])
+        found = await self.desk.store.examine(due) if due else []
+        nowhere = [run_id for run_id, examined in zip(due, found, strict=True) if examined is None]
+        if nowhere:
+            await self.desk.store.set_aside(nowhere, seconds=_ASIDE_SECONDS)
+        await self._mend_all([examined for examined in found if examined])
         return len(due)
+
+    async def _mend_all(self, examined: Sequence[Examined]) -> None:
+        view = await self._view(examined)
+        for at in range(0, len(examined), _MENDED_AT_ONCE):
+            if at and not await self._may_sweep():
+                return
+            mended = await asyncio.gather(*(self._mended(it, view) for it in examined[at : at + _MENDED_AT_ONCE]))
+            await self.desk.send([message for messages in mended for message in messages])
+
+    async def _mended(self, examined: Examined, view: View) -> Sequence[Message]:
+        """What is to be sent for this run. A run that cannot be mended is in the way of no other."""
+        run_id = examined.run.run_id
+        try:
+            return await self._mend(examined, view)
+        except InfrastructureError as error:
+            log.warning("run %s is not mended yet: %s", run_id, error)
+        except Exception:
+            log.exception("run %s cannot be mended; it is looked at again in %d s", run_id, _ASIDE_SECONDS)
+            await self.desk.store.set_aside([run_id], seconds=_ASIDE_SECONDS)
+        return ()
 
     async def _view(self, examined: Sequence[Examined]) -> View:
         settings = self.desk.settings
@@ -75,10 +101,23 @@ class Sweeper:
             now_ms=await self.desk.store.now_ms(),
             alive_ms=await self.desk.store.alive_ms(sorted(owners)) if owners else {},
             delivered_ms=await self._delivered_ms(),
-            empty=await asyncio.to_thread(self.empty_queues),
+            empty=await self._empty(),
             claim_seconds=settings.claim_seconds,
             poison_after=settings.poison_after,
         )
+
+    async def _empty(self) -> frozenset[Queue]:
+        """Queues that are known to be empty: none while the broker is away, and there is much to mend without it."""
+        problems = self.desk.in_flight.problems
+        try:
+            empty = await asyncio.to_thread(self.empty_queues)
+        except Exception as error:  # of any kind that a broker's client has
+            if _BROKER not in problems:
+                log.warning("the broker cannot say which queues are empty", exc_info=True)
+            problems[_BROKER] = f"the broker cannot be asked what waits in it: {type(error).__name__}"
+            return frozenset()
+        problems.pop(_BROKER, None)
+        return empty
 
     async def _delivered_ms(self) -> dict[Queue, int]:
         newest: dict[Queue, int] = {}

@@ -1,0 +1,32 @@
+"""Runs that nobody here can read, and runs that are put aside."""
+
+from __future__ import annotations
+
+import pytest
+from support.runs import a_queued_run
+from support.worlds import World
+
+from paceline.store.record import RedisRunStore
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_run_that_cannot_be_read_hides_no_other(world: World) -> None:
+    if not isinstance(world.store, RedisRunStore):
+        return  # nothing in memory is written by another version
+    first, second = await a_queued_run(world.store, "row-1"), await a_queued_run(world.store, "row-2", index=1)
+    await world.store.redis.hset(world.store.keys.run(first.run_id), "state", "of_a_later_version")
+    unreadable, examined = await world.store.examine([first.run_id, second.run_id])
+    assert unreadable is None
+    assert examined is not None
+    assert examined.run.run_id == second.run_id
+
+
+async def test_a_run_that_is_put_aside_is_due_later_and_one_that_is_over_never(world: World) -> None:
+    waiting, over = await a_queued_run(world.store, "row-1"), await a_queued_run(world.store, "row-2", index=1)
+    await world.store.cancel(over.run_id)
+    await world.let_pass(31)
+    await world.store.set_aside([waiting.run_id, over.run_id], seconds=100)
+    assert await world.store.due(limit=10) == []
+    await world.let_pass(101)
+    assert await world.store.due(limit=10) == [waiting.run_id]
