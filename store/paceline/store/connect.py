@@ -36,6 +36,10 @@ _CONNECTIONS = 48
 _WAITING_CONNECTIONS = 512
 """A write that waits for a disk or a replica keeps its connection for as long; and a cluster's client does not queue
 for a free connection, it refuses."""
+_KNOWN_FORMS = (
+    "give redis://host:6379/0, rediss://host:6379/0 (with TLS), unix:///path/to/socket?db=0, "
+    "sentinel://host:26379,host:26379/0?service=name, redis+cluster://host:6379,host:6379 or rediss+cluster://..."
+)
 _CLUSTER_SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
 
 
@@ -57,9 +61,7 @@ def connect(
     try:
         client = _client(url, connections)
     except ValueError as error:
-        raise UsageError(
-            f"{without_password(url)!r} is not a Redis URL ({error}); it looks like redis://host:6379/0"
-        ) from error
+        raise UsageError(f"{without_password(url)!r} is not a Redis URL ({error}): {_KNOWN_FORMS}") from error
     options: dict[str, Any] = {
         "prefix": prefix,
         "claim_seconds": claim_seconds,
