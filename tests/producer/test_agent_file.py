@@ -211,10 +211,10 @@ def test_everything_wrong_is_reported_together_in_the_order_of_the_lines(tmp_pat
 def test_a_price_that_is_not_known_asks_for_usd_null(tmp_path: Path) -> None:
     text = "name: x\nmodel: some-model\n"
     (line,) = refused(tmp_path, text)
-    assert line.startswith("agent.yaml:2: model: the price of 'some-model' is unknown")
+    assert line.startswith("agent.yaml:2: model: 'some-model' is not known here, nor is its price")
     assert "usd: null" in line
     (line,) = refused(tmp_path, text + "limits:\n  usd: 2\n")
-    assert line.startswith("agent.yaml:4: limits.usd: ")
+    assert line.startswith("agent.yaml:2: model: ")
     assert loaded(tmp_path, text + "limits: {usd: null}\n").agent.limits.usd is None
 
 
@@ -277,3 +277,18 @@ def test_a_tool_may_not_be_called_as_the_one_that_hands_in(tmp_path: Path) -> No
 def test_an_alias_that_holds_itself_does_no_harm(tmp_path: Path) -> None:
     (line,) = refused(tmp_path, GOOD + "tools: &t\n- *t\n")
     assert "tools.0" in line
+
+
+def test_a_model_that_is_not_known_names_the_nearest_one(tmp_path: Path) -> None:
+    (line,) = refused(tmp_path, "name: oncall\nmodel: claude-sonet-5-5\n")
+    assert line.startswith(
+        "agent.yaml:2: model: 'claude-sonet-5-5' is not known here (did you mean claude-sonnet-5-5?)"
+    )
+
+
+def test_a_folder_in_which_a_module_was_looked_for_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (line,) = refused(tmp_path, GOOD + "tools: ['pf_nowhere:f']\n")
+    assert line.count(str(tmp_path)) == 1

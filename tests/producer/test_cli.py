@@ -111,6 +111,7 @@ def test_a_batch_is_followed_from_the_queue_to_its_results(capsys: pytest.Captur
     waited = Said(capsys, "wait", "nightly")
     assert (waited.code, waited.out) == (
         0,
+        "ended       stop reason    rows   what to do\nsucceeded   final_answer      2\n\n"
         "2 rows, 2 turns, 0 tool calls, 246 tokens in (16% from cache), 80 out, $0.0000\n",
     )
     results = Said(capsys, "results", "nightly").out.splitlines()
@@ -118,6 +119,19 @@ def test_a_batch_is_followed_from_the_queue_to_its_results(capsys: pytest.Captur
     to_file = Said(capsys, "results", "nightly", "-o", "out.jsonl", "--json")
     assert to_file.json == {"batch": "nightly", "output": "out.jsonl", "rows": 2}
     assert Path("out.jsonl").read_text().splitlines() == results
+    again = Said(capsys, "results", "nightly", "-o", "out.jsonl")
+    assert (again.code, "out.jsonl exists" in again.err) == (2, True)
+    assert Said(capsys, "results", "nightly", "-o", "out.jsonl", "--force").code == 0
+
+
+@pytest.mark.usefixtures("prefix")
+def test_results_of_a_batch_that_is_not_over_come_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(capsys)
+    finish("nightly", "a")
+    said = Said(capsys, "results", "nightly")
+    assert said.code == 0
+    assert "warning: 1 of 2 rows are not over" in said.err
+    assert len(said.out.splitlines()) == 2
 
 
 @pytest.mark.usefixtures("prefix")
@@ -136,6 +150,16 @@ def test_waiting_ends_when_the_time_is_up(capsys: pytest.CaptureFixture[str]) ->
     said = Said(capsys, "wait", "nightly", "--timeout", "0.05")
     assert said.code == 1
     assert "2 runs are not over after 0.05 s" in said.err
+    assert "waiting: no worker is alive" in said.err
+    assert "`paceline status nightly` shows" in said.err
+
+
+@pytest.mark.usefixtures("prefix")
+def test_waiting_says_why_nothing_moves(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_STILL_SECONDS", 0.01)
+    submitted(capsys)
+    said = Said(capsys, "wait", "nightly", "--timeout", "0.3").err
+    assert said.index("waiting: no worker is alive") < said.index("2 runs are not over")
 
 
 @pytest.mark.usefixtures("prefix")
@@ -209,6 +233,43 @@ def test_without_a_fleet_the_caller_is_told_what_to_set(capsys: pytest.CaptureFi
     said = Said(capsys, "status")
     assert said.code == 2
     assert "set PACELINE_REDIS_URL" in said.err
+
+
+@pytest.mark.parametrize("arguments", [(), ("dead",)])
+def test_without_a_command_there_is_help_and_no_error(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    said = Said(capsys, *arguments)
+    assert said.code == 2
+    assert "Usage:" in said.out
+    assert said.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        (("submit", "agent.yaml"), "paceline submit --help"),
+        (("dead", "list", "--limit", "x"), "paceline dead list --help"),
+        (("runs", "--state", "quued"), "paceline runs --help"),
+        (("frobnicate",), "paceline --help"),
+    ],
+)
+def test_a_usage_error_names_the_help_of_its_own_command(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], where: str
+) -> None:
+    assert f"(see `{where}`)" in Said(capsys, *arguments).err
+
+
+def test_what_nothing_serves_takes_no_rows_and_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with embedded_valkey(FOLDER) as url, Fleet(url) as fleet:
+        fleet.submit(AGENT, [{"id": "a", "prompt": "x"}], batch="nightly")
+        assert Said(capsys, "submit", "agent.yaml", "--input", "rows.jsonl").code == 0
+    for command in (("submit", "agent.yaml", "--input", "rows.jsonl"), ("wait", "nightly")):
+        said = Said(capsys, *command)
+        assert said.code == 2
+        assert "only `paceline run` serves the record in .paceline/" in said.err
+        assert "set PACELINE_REDIS_URL" in said.err
+    assert "no worker is alive: run the same `paceline run ...` again" in Said(capsys, "status", "nightly").out
 
 
 @pytest.mark.parametrize(
@@ -304,6 +365,21 @@ def test_the_doctor_says_what_is_wrong_and_how_to_mend_it(
     assert "warn  key: no key" in said.out
     monkeypatch.setenv("PACELINE_CLAIM_SECONDS", "soon")
     assert "fail  settings: PACELINE_CLAIM_SECONDS='soon'" in Said(capsys, "doctor").out
+
+
+def test_the_doctor_calls_nothing_ok_whose_details_fail(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    Path("agent.yaml").write_text("name: a\nmodel: claude-sonnet-5-5\ntools: ['pc_nowhere:f']\n")
+    with embedded_valkey(tmp_path / "server") as url, Redis.from_url(url) as client:
+        monkeypatch.setenv("PACELINE_REDIS_URL", url)
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        said = Said(capsys, "doctor", "agent.yaml")
+    assert "fail  redis: Valkey" in said.out
+    assert "ok    redis" not in said.out
+    fix = said.out.split("fail  agent: ")[1].split("fix: ")[1]
+    assert "beside the agent file" in fix
+    assert "PACELINE_TOOLS_PATH" in fix
 
 
 def test_the_doctor_knows_that_no_fleet_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -417,7 +493,19 @@ def test_runs_that_failed_are_listed_shown_and_go_on(capsys: pytest.CaptureFixtu
     assert stopped not in listed.out
     assert [row["run_id"] for row in Said(capsys, "dead", "list", "--json").json] == [failed]
     assert "failed (model_error)" in Said(capsys, "dead", "show", failed).out
-    assert Said(capsys, "dead", "redrive", failed, "--json").json == {"name": failed, "redriven": 1}
+    assert Said(capsys, "dead", "redrive", failed, "--json").json == {"name": failed, "redriven": 1, "spent": {}}
     assert Said(capsys, "dead", "redrive", failed).code == 2
-    assert Said(capsys, "retry", "nightly").out.startswith("1 goes on within a few seconds")
-    assert "somebody wanted the run to go on after its end" in Said(capsys, "show", stopped).out
+    assert "somebody wanted the run to go on after its end" in Said(capsys, "show", failed).out
+    assert Said(capsys, "retry", "nightly").out.splitlines() == [
+        "no run can go on",
+        "left as they are, for they would only end so again: 1 max_turns; raise the limit, submit a new batch",
+    ]
+    refused = Said(capsys, "retry", stopped)
+    assert (refused.code, "would only end by max_turns again" in refused.err) == (2, True)
+
+
+@pytest.mark.usefixtures("prefix")
+def test_runs_that_can_go_on_say_when(capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(capsys)
+    finish("nightly", "a", StopReason.MODEL_ERROR)
+    assert Said(capsys, "retry", "nightly").out == "1 goes on within a few seconds, once a worker is alive\n"

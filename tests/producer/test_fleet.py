@@ -9,7 +9,8 @@ from support.clock import FakeClock
 from support.producing import AGENT, Announced, MemoryFleet, memory_fleet
 from support.runs import Driven, a_call
 
-from paceline.core.endings import MaxTurnsExceeded, Outcome, StopReason
+from paceline import producer
+from paceline.core.endings import ENDINGS, MaxTurnsExceeded, Outcome, StopReason
 from paceline.core.errors import InfrastructureError, RowError, UnknownBatch, UnknownRun, UsageError
 from paceline.core.ids import BatchName, CallId, RunId, run_id
 from paceline.core.lifecycle import State, Status
@@ -18,6 +19,7 @@ from paceline.core.transcript import check_whole
 from paceline.producer import Batch, BatchStatus, Fleet, Result
 from paceline.producer.agent_file import AgentFile
 from paceline.producer.decide import NotRan, Ran
+from paceline.producer.redrive import SPENT
 from paceline.producer.template import read_template
 from paceline.store.memory import MemoryRunStore
 from paceline.store.port import BatchInfo, Cancelled, TurnWrite
@@ -249,12 +251,34 @@ def test_a_batch_goes_on_with_its_failed_runs_or_with_the_stopped_ones_too(behin
     batch = behind.fleet.submit(AGENT, ROWS, batch="nightly")
     failed, stopped, cancelled = ids("nightly", "a", "b", "c")
     behind.finish(failed, Outcome(reason=StopReason.POISON, message="3 workers"))
-    behind.finish(stopped, Outcome(reason=StopReason.MAX_TURNS, message="no answer"))
+    behind.finish(stopped, Outcome(reason=StopReason.TOOL_ERRORS, message="no answer"))
     behind.fleet.cancel(cancelled)
     assert batch.redrive({State.FAILED}) == 1
     assert batch.redrive() == 1
     assert batch.redrive() == 0
     assert batch.status().counts.states[State.TURN_DUE] == 2
+
+
+@pytest.mark.parametrize("reason", sorted(SPENT))
+def test_a_run_that_has_used_up_a_limit_does_not_go_on(behind: MemoryFleet, reason: StopReason) -> None:
+    batch = behind.fleet.submit(AGENT, ROWS[:1], batch="nightly")
+    (run,) = ids("nightly", "a")
+    behind.finish(run, Outcome(reason=reason, message="no answer"))
+    assert batch.redrive() == 0
+    with pytest.raises(UsageError, match=f"would only end by {reason} again.*submit as a new batch"):
+        behind.fleet.redrive(run)
+
+
+def test_batches_and_where_they_stand_are_readable_as_they_are(behind: MemoryFleet) -> None:
+    batch = behind.fleet.submit(AGENT, ROWS, batch="nightly")
+    assert repr(batch) == "<Batch 'nightly': agent 'oncall', tenant 'default'>"
+    assert repr(batch.status()) == "<BatchStatus 'nightly': 3 queued>"
+
+
+def test_whatever_can_go_wrong_is_caught_by_a_name_of_the_producers() -> None:
+    exceptions = {ending.exception for ending in ENDINGS.values() if ending.exception}
+    assert exceptions <= {getattr(producer, name) for name in producer.__all__}
+    assert producer.UsageError is UsageError
 
 
 def test_failed_runs_are_listed_of_one_batch_or_of_all(behind: MemoryFleet) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from paceline.core.errors import AgentFileError, RowError, UsageError
 from paceline.core.lifecycle import State
+from paceline.producer.commands.run import report_totals
 from paceline.producer.embedded import FolderInUse, embedded_valkey, running_server
 from paceline.producer.fleet import BatchStatus
 from paceline.producer.local_run import HOME, RunOptions, RunReport, run_locally, worker_environment
@@ -83,6 +84,9 @@ def test_the_same_command_again_repeats_nothing_and_writes_the_same_results() ->
     assert results(output)[-1] == ("more", "final_answer")
     assert report.status.counts.turns == 4
     assert notes.said[0].endswith("4 rows; 3 of them are on record already, 3 done")
+    of_batch, of_command, _ = report_totals(report).splitlines()
+    assert of_batch.startswith("the whole batch: 4 rows, 4 turns")
+    assert of_command.startswith("this command: 1 row ended, 1 turn, ")
 
 
 def test_a_file_of_another_making_is_not_written_over_unless_told_to() -> None:

@@ -8,7 +8,7 @@ from support.runs import A_WRITE, a_call
 
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import AgentDigest, BatchName, CallId, Incarnation, RunId, idempotency_key, run_id
-from paceline.core.ledger import AttemptLost, Held
+from paceline.core.ledger import AttemptLost, CallRan, Held
 from paceline.core.lifecycle import State
 from paceline.core.run import Run, Spent
 from paceline.core.tool_spec import Effect
@@ -18,9 +18,10 @@ from paceline.producer.commands.printing import table_lines
 from paceline.producer.decide import Decision, NotRan, Ran
 from paceline.producer.fleet import BatchStatus, has_state, known_states
 from paceline.producer.progress import Start, count_text, dollars, duration, progress_of, status_json
-from paceline.producer.report import WHAT_TO_DO, report_rows, totals
+from paceline.producer.report import WHAT_TO_DO, report_rows, this_time, totals
+from paceline.producer.stillness import Stillness
 from paceline.producer.waiting import why_runs_wait
-from paceline.store.port import Asked, BatchCounts, BatchInfo, RunRecord, WorkerReport
+from paceline.store.port import Asked, BatchCounts, BatchInfo, RunRecord, TurnWrite, WorkerReport
 
 INFO = BatchInfo(name=BatchName("nightly"), tenant="t", agent=AgentDigest("d"), agent_name="oncall")
 WORKER = WorkerReport(incarnation=Incarnation("w"), host="h", pid=1, started_ms=0, concurrency=4, in_flight=0)
@@ -78,7 +79,7 @@ def test_the_report_has_successes_first_then_the_most_frequent_and_what_to_do() 
     rows = report_rows(status)
     assert [(row[1], row[2]) for row in rows] == [("final_answer", 1), ("model_error", 5), ("max_turns", 2)]
     assert "limits.turns" in rows[2][3]
-    assert totals(status) == "1 rows, 7 turns, 3 tool calls, 40 tokens in (75% from cache), 5 out, $2.5000"
+    assert totals(status) == "1 row, 7 turns, 3 tool calls, 40 tokens in (75% from cache), 5 out, $2.5000"
 
 
 def test_there_is_something_to_do_about_every_ending() -> None:
@@ -88,6 +89,8 @@ def test_there_is_something_to_do_about_every_ending() -> None:
 def test_a_batch_without_workers_says_so() -> None:
     reasons = why_runs_wait(a_status({State.QUEUED: 1}), [], [], now_ms=0)
     assert reasons == ["no worker is alive: start some with `paceline worker`"]
+    reasons = why_runs_wait(a_status({State.QUEUED: 1}), [], [], now_ms=0, get_workers="run it again")
+    assert reasons == ["no worker is alive: run it again"]
 
 
 def test_holds_are_counted_by_reason_with_the_first_moment() -> None:
@@ -103,8 +106,8 @@ def test_problems_of_workers_and_a_full_fleet_are_told() -> None:
     worker = replace(WORKER, in_flight=4, problems=("the key is refused",))
     reasons = why_runs_wait(a_status({State.QUEUED: 9}), [worker], [], now_ms=0)
     assert reasons == [
-        "1 of 1 workers say: the key is refused",
-        "9 wait for a free worker: all 4 slots of 1 workers are taken",
+        "1 of 1 worker says: the key is refused",
+        "9 wait for a free worker: all 4 slots of 1 worker are taken",
     ]
 
 
@@ -284,3 +287,67 @@ def test_a_table_aligns_numbers_to_the_right_and_cuts_nothing() -> None:
         "b                              12345",
     ]
     assert table_lines(("name", "rows"), []) == ["name   rows"]
+
+
+def test_a_cell_without_a_number_changes_nothing_of_its_column() -> None:
+    assert table_lines(("row", "cost"), [("17", "$0.1000"), ("4", "cost unknown")]) == [
+        "row           cost",
+        "17         $0.1000",
+        "4     cost unknown",
+    ]
+
+
+def test_a_limit_asks_for_a_new_batch_and_what_can_be_mended_for_a_retry() -> None:
+    rows = report_rows(a_status({State.STOPPED: 1, State.FAILED: 1}, {"max_turns": 1, "model_error": 1}))
+    todo = {reason: words for _, reason, _, words in rows}
+    assert "raise limits.turns and submit as a new batch" in todo["max_turns"]
+    assert "retry" not in todo["max_turns"]
+    assert todo["model_error"].endswith("paceline retry nightly")
+
+
+def test_a_story_points_to_its_own_transcript(behind: MemoryFleet) -> None:
+    run = submitted(behind)
+    driven = behind.driven(run)
+
+    async def fail() -> None:
+        await driven.begin()
+        ran = CallRan(
+            turn=1,
+            attempt=1,
+            at_ms=0,
+            took_ms=3,
+            worker="w",
+            call="c1",
+            tool="search",
+            is_error=True,
+            result_chars=9,
+        )
+        await behind.store.finish(
+            driven.held, TurnWrite(ledger=(ran,)), Outcome(reason=StopReason.TOOL_ERRORS, message="3 turns")
+        )
+
+    behind.fleet.loop.run(fail())
+    text = told(behind, run)
+    assert "RUN" not in text
+    assert f"What to do: see what the tools said: paceline show {run} --transcript." in text
+    assert f"what the failed tools said: paceline show {run} --transcript" in text
+
+
+def test_what_a_command_added_to_a_batch_is_told_apart() -> None:
+    before = a_status({State.SUCCEEDED: 1, State.QUEUED: 2}).counts
+    spent = replace(USED, tool_calls=4, cost_nanousd=3_000_000_000)
+    after = replace(a_status({State.SUCCEEDED: 3}, spent=spent).counts, turns=8)
+    assert this_time(before, after) == "2 rows ended, 1 turn, 1 tool call, $0.5000"
+
+
+def test_a_batch_that_stands_still_is_told_of_once_in_a_while() -> None:
+    seconds = [0.0]
+    stillness = Stillness(after_seconds=10, clock=lambda: seconds[0])
+    still, moved = a_status({State.QUEUED: 2}), a_status({State.QUEUED: 1, State.SUCCEEDED: 1})
+    told_at = []
+    for seconds[0], status in ((0, still), (9, still), (10, still), (11, still), (20, moved), (29, moved), (31, moved)):
+        if stillness.is_to_be_told(status):
+            told_at.append(seconds[0])
+    assert told_at == [10, 31]
+    seconds[0] = 100
+    assert not stillness.is_to_be_told(a_status({State.SUCCEEDED: 2}))

@@ -1,14 +1,77 @@
-"""Submit rows to a fleet, watch them, collect the results: `from paceline.producer import Fleet`."""
+"""Submit rows to a fleet, watch them, collect the results: `from paceline.producer import Fleet`.
+
+What can go wrong is here too, to be caught: see `paceline.core.errors` and `paceline.core.endings`.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from paceline.core.endings import (
+    CallsRepeated,
+    ContextWindowExceeded,
+    CostBudgetExceeded,
+    DeadlineExceeded,
+    EffectUnknown,
+    MaxTurnsExceeded,
+    ModelFailed,
+    ModelRefused,
+    OutputInvalid,
+    OutputTruncated,
+    RunBroken,
+    RunCancelled,
+    RunEndedWithoutAnswer,
+    RunPoisoned,
+    TimeBudgetExceeded,
+    TokenBudgetExceeded,
+    ToolsFailed,
+)
+from paceline.core.errors import (
+    AgentFileError,
+    InfrastructureError,
+    PacelineError,
+    RowError,
+    ToolLoadError,
+    UnknownBatch,
+    UnknownRun,
+    UsageError,
+)
+
 if TYPE_CHECKING:
     from .fleet import Batch, BatchStatus, Fleet
     from .result import Result
 
-__all__ = ["Batch", "BatchStatus", "Fleet", "Result"]
+__all__ = [
+    "AgentFileError",
+    "Batch",
+    "BatchStatus",
+    "CallsRepeated",
+    "ContextWindowExceeded",
+    "CostBudgetExceeded",
+    "DeadlineExceeded",
+    "EffectUnknown",
+    "Fleet",
+    "InfrastructureError",
+    "MaxTurnsExceeded",
+    "ModelFailed",
+    "ModelRefused",
+    "OutputInvalid",
+    "OutputTruncated",
+    "PacelineError",
+    "Result",
+    "RowError",
+    "RunBroken",
+    "RunCancelled",
+    "RunEndedWithoutAnswer",
+    "RunPoisoned",
+    "TimeBudgetExceeded",
+    "TokenBudgetExceeded",
+    "ToolLoadError",
+    "ToolsFailed",
+    "UnknownBatch",
+    "UnknownRun",
+    "UsageError",
+]
 
 
 def __getattr__(name: str) -> object:

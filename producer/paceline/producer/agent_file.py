@@ -24,6 +24,7 @@ from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.core.usage import is_priced
 from paceline.tools import Registry, read_result_tool
 
+from .model_names import priced_models
 from .passed_through import (
     NOT_TAKEN,
     OutputConfigSection,
@@ -91,7 +92,7 @@ def load_agent_file(path: str | os.PathLike[str], *, search_paths: Iterable[str 
     file = Path(path)
     yaml_file = _read(file)
     section = _checked(file, yaml_file)
-    registry = Registry([file.parent, Path.cwd(), *search_paths])
+    registry = Registry(dict.fromkeys(Path(folder).resolve() for folder in (file.parent, Path.cwd(), *search_paths)))
     server_tools = {place: entry for place, entry in enumerate(section.tools) if is_server_tool(entry)}
     own_entries = [(place, entry) for place, entry in enumerate(section.tools) if place not in server_tools]
     own_tools, problems = _load_tools(registry, own_entries)
@@ -102,7 +103,7 @@ def load_agent_file(path: str | os.PathLike[str], *, search_paths: Iterable[str 
         *request_problems(agent, list(server_tools)),
         *_tool_problems(tools),
         *_finish_problems(section.finish, tools),
-        *_agent_problems(agent, set(_flat_keys(yaml_file.data))),
+        *_agent_problems(agent),
     ]
     _raise_if(file, yaml_file, problems)
     return AgentFile(agent=agent, template=template)
@@ -270,26 +271,24 @@ def _schema_problems(index: int, tool: ToolSpec) -> Iterator[Problem]:
         )
 
 
-def _agent_problems(agent: Agent, given: set[str]) -> Iterator[Problem]:
+def _nearest_model(name: str) -> str:
+    near = difflib.get_close_matches(name, priced_models(), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _agent_problems(agent: Agent) -> Iterator[Problem]:
     if agent.limits.usd is not None and not is_priced(agent.model):
-        at: KeyPath = ("limits", "usd") if "limits.usd" in given else ("model",)
         yield Problem(
-            at=at,
-            message=f"the price of {agent.model!r} is unknown, so limits.usd (${agent.limits.usd:g}) cannot be kept: "
-            "check the model's name, or set `usd: null` under `limits` to run without it",
+            at=("model",),
+            message=f"{agent.model!r} is not known here{_nearest_model(agent.model)}, nor is its price, so limits.usd "
+            f"(${agent.limits.usd:g}) cannot be kept: check the name, or set `usd: null` under `limits` to run without "
+            "it",
         )
     maximum = max_output_tokens(agent.model)
     if agent.max_tokens > maximum:
         yield Problem(
             at=("max_tokens",), message=f"{agent.max_tokens} is more than {agent.model} gives: at most {maximum}"
         )
-
-
-def _flat_keys(data: object, prefix: str = "") -> Iterator[str]:
-    if isinstance(data, dict):
-        for key, value in data.items():
-            yield f"{prefix}{key}"
-            yield from _flat_keys(value, f"{prefix}{key}.")
 
 
 def _raise_if(file: Path, yaml_file: YamlFile, problems: Sequence[Problem]) -> None:

@@ -27,6 +27,10 @@ from .settings import ProducerSettings
 _PACKAGES = ("paceline", "anthropic", "celery", "kombu", "redis", "pydantic", "opentelemetry-sdk")
 _OLDEST_PYTHON = (3, 11)
 _CLOCK_WARN_SECONDS = 2.0
+_MEND_AGENT = (
+    "mend what is named above; a tool's module is looked for beside the agent file, in the working folder, and in the "
+    "folders that PACELINE_TOOLS_PATH names"
+)
 
 
 class Mark(StrEnum):
@@ -121,12 +125,15 @@ def _reachable(fleet: Fleet, settings: ProducerSettings) -> Iterator[Check]:
     store: Any = fleet.store
     problems = fleet.problems()
     info = fleet.loop.run(store.redis.info())
-    yield Check(name="redis", mark=Mark.OK, found=_server(fleet.url, info))
+    marks = [Mark(problem.severity.value) for problem in problems]
+    worst = max(marks, key=list(Mark).index, default=Mark.OK)
+    yield Check(name="redis", mark=worst, found=_server(fleet.url, info))
     for problem in problems:
         yield Check(name="redis", mark=Mark(problem.severity.value), found=problem.what, fix=problem.fix)
     yield _clock(fleet.now_ms() / 1000)
     yield _broker(fleet.broker_url, settings.prefix)
-    yield from _workers(fleet)
+    again = "run the same `paceline run ...` again"
+    yield from _workers(fleet, again if settings.redis_url is None else "start some with `paceline worker`")
 
 
 def _server(url: str, info: Mapping[str, Any]) -> str:
@@ -163,14 +170,14 @@ def _broker(url: str, prefix: str) -> Check:
     return Check(name="broker", mark=Mark.OK, found=f"{without_password(url)} takes messages")
 
 
-def _workers(fleet: Fleet) -> Iterator[Check]:
+def _workers(fleet: Fleet, get_workers: str) -> Iterator[Check]:
     workers = fleet.workers()
     slots, busy = sum(worker.concurrency for worker in workers), sum(worker.in_flight for worker in workers)
     yield Check(
         name="workers",
         mark=Mark.OK if workers else Mark.WARN,
         found=f"{len(workers)} alive, {busy} of {slots} slots taken" if workers else "none is alive",
-        fix="" if workers else "start some: `paceline worker`",
+        fix="" if workers else get_workers,
     )
     for worker in workers:
         for problem in worker.problems:
@@ -181,6 +188,6 @@ def _agent(path: Path, settings: ProducerSettings) -> Check:
     try:
         agent = load_agent_file(path, search_paths=settings.tools_path).agent
     except PacelineError as error:
-        return Check(name="agent", mark=Mark.FAIL, found=str(error), fix="mend the agent file as it says")
+        return Check(name="agent", mark=Mark.FAIL, found=str(error), fix=_MEND_AGENT)
     tools = ", ".join(tool.name for tool in agent.tools) or "no tools"
     return Check(name="agent", mark=Mark.OK, found=f"{agent.name} on {agent.model}: {tools}")

@@ -30,7 +30,7 @@ def build() -> typer.Typer:
         name="paceline",
         help="Run LLM agents over rows, as batch jobs that survive whatever dies.",
         epilog=_EPILOG,
-        no_args_is_help=False,
+        no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
@@ -69,9 +69,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def run_command(arguments: Sequence[str]) -> int:
     """Run the command; its exit code. What goes wrong is told on stderr, in a line or two."""
     try:
-        return build()(list(arguments), standalone_mode=False) or 0
+        return build()(list(arguments), prog_name="paceline", standalone_mode=False) or 0
     except typer.TyperException as error:
-        print(f"error: {error.format_message()} (see `paceline --help`)", file=sys.stderr)
+        if message := error.format_message():  # else the help was asked for, and is printed already
+            print(f"error: {message} (see `{_command(error, arguments)} --help`)", file=sys.stderr)
         return USAGE
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
@@ -79,6 +80,12 @@ def run_command(arguments: Sequence[str]) -> int:
         if os.environ.get("PACELINE_DEBUG"):
             raise
         return _tell(error)
+
+
+def _command(error: typer.TyperException, arguments: Sequence[str]) -> str:
+    # What a command itself refuses comes without a context.
+    context = getattr(error, "ctx", None)
+    return str(context.command_path) if context else " ".join(["paceline", *arguments[:1]])
 
 
 def _tell(error: Exception) -> int:

@@ -37,7 +37,7 @@ from .agent_file import AgentFile, load_agent_file
 from .decide import Decision, recorded
 from .doubts import doubts_of
 from .publish import KombuPublisher, Publisher
-from .redrive import redrive_run
+from .redrive import is_spent, redrive_run
 from .result import Result, result_of
 from .row_source import RowSource, row_source
 from .rows import check_rows, read_rows
@@ -55,12 +55,16 @@ _DEAD_LOOKED_AT = 100_000
 """Of one batch's failed runs, those among so many of all batches."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BatchStatus:
     """Where a batch stands."""
 
     info: BatchInfo
     counts: BatchCounts
+
+    def __repr__(self) -> str:
+        states = ", ".join(f"{count} {state}" for state, count in self.counts.states.items() if count)
+        return f"<BatchStatus {self.info.name!r}: {states or 'no runs'}>"
 
     @property
     def is_done(self) -> bool:
@@ -241,11 +245,16 @@ class Fleet:
     def redrive(self, run_id: str) -> None:
         """Let a run go on that failed or was stopped, from its last good state.
 
-        Raises UnknownRun, or UsageError for a run that is anything else.
+        Raises UnknownRun, or UsageError for a run that is anything else, or has used up a limit.
         """
         record = self.loop.run(self.store.run(RunId(run_id)))
         if record is None:
             raise self._unknown_run(run_id)
+        if is_spent(record):
+            raise UsageError(
+                f"run {run_id} would only end by {record.reason} again, as its limits are frozen into it: raise the "
+                "limit in the agent file and submit as a new batch"
+            )
         if not self.loop.run(redrive_run(self.store, RunId(run_id))):
             raise UsageError(
                 f"run {run_id} is {record.run.state}: only a run that failed or was stopped can go on after its end"
@@ -317,6 +326,9 @@ class Batch:
         self._most_runs = submission.created if submission else 0
         self._known_since = time.monotonic()
 
+    def __repr__(self) -> str:
+        return f"<Batch {self.name!r}: agent {self.info.agent_name!r}, tenant {self.info.tenant!r}>"
+
     @property
     def name(self) -> str:
         return self.info.name
@@ -347,7 +359,7 @@ class Batch:
             if status.is_done and self._is_settled(status):
                 return status
             if end is not None and time.monotonic() + pause > end:
-                raise TimeoutError(f"batch {self.name!r}: {status.counts.active} runs are not over after {timeout:g} s")
+                raise TimeoutError(f"batch {self.name!r}: {_not_over(status.counts.active)} after {timeout:g} s")
             time.sleep(pause)
             pause = min(pause * 1.5, _POLL_MOST_SECONDS)
 
@@ -385,12 +397,17 @@ class Batch:
         return outcomes
 
     def redrive(self, states: Collection[State] = CAN_GO_ON) -> int:
-        """Let every run go on that ended in one of these states; how many there were."""
+        """Let every run go on that ended in one of these states; how many there were.
+
+        Those that have used up a limit are passed over: they would only end so again.
+        """
         return sum(self._fleet.loop.run(self._redrive(run_ids, states)) for run_ids in self._slices())
 
     async def _redrive(self, run_ids: list[RunId], states: Collection[State]) -> int:
         records = await self._fleet.store.runs(run_ids)
-        ended = [record.run.run_id for record in records if record and record.run.state in states]
+        ended = [
+            record.run.run_id for record in records if record and record.run.state in states and not is_spent(record)
+        ]
         return sum(await asyncio.gather(*(redrive_run(self._fleet.store, run_id) for run_id in ended)))
 
     async def _cancel(self, run_ids: list[RunId]) -> list[Cancelled]:
@@ -417,6 +434,10 @@ def has_state(record: RunRecord, wanted: str) -> bool:
 def known_states() -> list[str]:
     """The names that `has_state` knows."""
     return sorted({*State, *(state.status for state in State)})
+
+
+def _not_over(count: int) -> str:
+    return "1 run is not over" if count == 1 else f"{count} runs are not over"
 
 
 def _other_batch(found: BatchInfo, wanted: BatchInfo) -> str:

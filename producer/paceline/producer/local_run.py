@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paceline.core.errors import UsageError
+from paceline.store.port import BatchCounts
 
 from .agent_file import AgentFile, load_agent_file
 from .embedded import embedded_valkey
 from .fleet import Batch, BatchStatus, Fleet, default_batch_name
 from .local_simulator import local_simulator
 from .local_workers import LocalWorkers, worker_command
+from .progress import counted
 from .results_file import write_results
 from .row_source import RowSource, row_source
 from .rows import check_rows
@@ -49,6 +51,8 @@ class RunReport:
     """How it went, and where the results are."""
 
     status: BatchStatus
+    before: BatchCounts | None
+    """What was on record of the batch when the command began; None: nothing."""
     output: Path
     elapsed_seconds: float
 
@@ -78,6 +82,7 @@ def run_locally(
         output = _output(options, fleet, name)
         for problem in fleet.check():
             screen.say(f"warning: {problem}")
+        before = fleet.batch(name).status().counts if fleet.has_batch(name) else None
         simulator = stack.enter_context(_simulator(options))
         workers = stack.enter_context(
             LocalWorkers(
@@ -91,7 +96,7 @@ def run_locally(
         batch = _submit(fleet, file, source, options, name, rows, screen)
         status = _watch(batch, workers, screen)
         write_results(output, batch.results())
-        return RunReport(status=status, output=output, elapsed_seconds=time.monotonic() - begun)
+        return RunReport(status=status, before=before, output=output, elapsed_seconds=time.monotonic() - begun)
 
 
 def refuse_without_key(options: RunOptions, environ: Mapping[str, str]) -> None:
@@ -137,7 +142,8 @@ def worker_environment(
     options: RunOptions, settings: ProducerSettings, environ: Mapping[str, str], *, simulator: str | None
 ) -> dict[str, str]:
     """What the workers are told: where the record is, where tools are, and, with a simulator, where the model is."""
-    tools = [options.agent.resolve().parent, Path.cwd(), *settings.tools_path]
+    folders = (options.agent.parent, Path.cwd(), *settings.tools_path)
+    tools = dict.fromkeys(folder.resolve() for folder in folders)
     told = {
         **environ,
         "PACELINE_REDIS_URL": settings.redis_url or "",
@@ -160,8 +166,12 @@ def _submit(
     batch = fleet.submit_checked(file, source, batch=name, tenant=options.tenant)
     known = batch.submission.existed if batch.submission else 0
     done = batch.status().counts
-    went_on = f"; {known} of them are on record already, {done.runs - done.active} done" if known else ""
-    screen.say(f"batch {name}: {rows} rows{went_on}")
+    went_on = (
+        f"; {known} of them {'is' if known == 1 else 'are'} on record already, {done.runs - done.active} done"
+        if known
+        else ""
+    )
+    screen.say(f"batch {name}: {counted(rows, 'row')}{went_on}")
     if batch.submission and batch.submission.unannounced:
         screen.say(f"warning: {batch.submission.unannounced}")
     return batch

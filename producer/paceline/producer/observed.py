@@ -12,7 +12,7 @@ from paceline.core.errors import UnknownBatch
 from paceline.store.port import RunRecord
 
 from .fleet import Batch, Fleet
-from .progress import count_text, dollars, duration
+from .progress import count_text, counted, dollars, duration
 from .result import result_of
 
 _FEW = 20
@@ -61,7 +61,7 @@ def _amount(name: str, value: float | None) -> str:
 
 
 def _does(limit: LimitAdvice) -> str:
-    cut = f"cut {_runs(limit.cut_runs)}" if limit.cut_runs else ""
+    cut = f"cut {counted(limit.cut_runs, 'run')}" if limit.cut_runs else ""
     idle = f"idles at {limit.times_p95:.0f} x p95" if limit.is_idle else ""
     return "; ".join(filter(None, (cut, idle)))
 
@@ -71,14 +71,15 @@ def notes(advice: Advice, batch: str) -> Iterator[str]:
     if not advice.succeeded:
         yield "no run has succeeded yet, so there is nothing to recommend limits from"
     elif advice.succeeded < _FEW:
-        yield f"only {_runs(advice.succeeded)} succeeded, so p95 is the largest: look again when there are more"
+        succeeded = counted(advice.succeeded, "run")
+        yield f"only {succeeded} succeeded, so p95 is the largest: look again when there are more"
     if raised := ", ".join(limit.name for limit in advice.limits if limit.is_raised):
         yield f"{raised}: more than {HEADROOM} x p95, to leave room for the worst case of a run's last call"
     for limit in advice.limits:
         if limit.cut_runs:
             yield f"see what {limit.name} cut: paceline runs --batch {batch} --stop-reason {limit.reason}"
     if advice.deadline_cut_runs:
-        yield f"{_runs(advice.deadline_cut_runs)} came too late for limits.deadline: raise it, or add workers"
+        yield f"{counted(advice.deadline_cut_runs, 'run')} came too late for limits.deadline: raise it, or add workers"
 
 
 def recommended_yaml(advice: Advice) -> str | None:
@@ -99,7 +100,3 @@ def advice_json(advice: Advice) -> dict[str, Any]:
         "deadline_cut_runs": advice.deadline_cut_runs,
         "limits": [{**asdict(limit), "is_idle": limit.is_idle} for limit in advice.limits],
     }
-
-
-def _runs(count: int) -> str:
-    return f"{count} {'run' if count == 1 else 'runs'}"

@@ -42,11 +42,11 @@ class Progress:
     def line(self) -> str:
         """One line for a person."""
         parts = [
-            f"{self.done}/{self.rows} rows",
+            f"{self.done}/{counted(self.rows, 'row')}",
             f"{self.running} running",
             *([f"{self.held} on hold"] if self.held else []),
             *([f"{self.undecided} awaiting a decision"] if self.undecided else []),
-            f"{self.turns} turns",
+            counted(self.turns, "turn"),
             f"{count_text(self.usage.total)} tokens",
             dollars(self.cost_usd),
             f"{percent(cache_share(self.usage))} cached",
@@ -99,6 +99,11 @@ def count_text(count: int) -> str:
     if count < 10_000:
         return str(count)
     return f"{count / 1000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.2f}M"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def duration(seconds: float) -> str:

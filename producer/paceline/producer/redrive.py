@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from paceline.core.endings import StopReason
 from paceline.core.ids import RunId
 from paceline.core.ledger import Redriven
 from paceline.core.redrive import LeftCall, answers, left_of
-from paceline.store.port import CallState, Remains, RunStore, Written
+from paceline.store.port import CallState, Remains, RunRecord, RunStore, Written
+
+SPENT = frozenset(
+    {
+        StopReason.MAX_TURNS,
+        StopReason.TOKEN_BUDGET,
+        StopReason.TIME_BUDGET,
+        StopReason.DEADLINE,
+        StopReason.COST_BUDGET,
+    }
+)
+"""What a run has used up stays used up, and its limits are frozen into it: going on, it would only end so again."""
+
+
+def is_spent(record: RunRecord) -> bool:
+    """Whether the run would only end as it did."""
+    return record.reason in SPENT
 
 
 async def redrive_run(store: RunStore, run_id: RunId) -> bool:

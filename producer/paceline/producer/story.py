@@ -30,7 +30,7 @@ from paceline.store.port import CallState
 from .doubts import clock, doubts_of
 from .fleet import RunStory
 from .progress import cache_share, count_text, dollars, duration, percent
-from .report import WHAT_TO_DO
+from .report import todo_for_run
 from .result import Result, cost_usd, result_of
 
 _WHAT_RUNS_DO: dict[State, str] = {
@@ -61,7 +61,7 @@ def _ending(story: RunStory, result: Result) -> str:
             return f"is not over: it {_WHAT_RUNS_DO[run.state]}, in turn {run.turn}.{_hold(story)}{_doubts(story)}"
         case Status.STOPPED | Status.FAILED | Status.CANCELLED:
             why = result.error.message if result.error else ""
-            todo = WHAT_TO_DO[result.stop_reason] if result.stop_reason else ""
+            todo = todo_for_run(result.stop_reason, result.run_id) if result.stop_reason else ""
             how = {Status.STOPPED: "was stopped", Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
             return f"{how[result.status]} ({result.stop_reason}): {why}." + (f" What to do: {todo}." if todo else "")
         case _:
@@ -84,6 +84,8 @@ def timeline(story: RunStory) -> Iterator[str]:
         yield f"turn {turn}"
         yield from (f"  {clock(entry.at_ms)}  {told(entry)}" for entry in entries)
     yield from (f"  now       {_open_call(state)}" for state in story.calls if not state.has_result)
+    if any(isinstance(entry, CallRan) and entry.is_error for entry in story.ledger):
+        yield f"what the failed tools said: paceline show {story.record.run.run_id} --transcript"
     if not any(isinstance(entry, Ended) for entry in story.ledger) and story.record.ended_ms:
         yield f"{clock(story.record.ended_ms)}  ended: {story.record.reason}"
 
@@ -103,7 +105,7 @@ def told(entry: Entry) -> str:
         case CallRan() if entry.source is not Source.TOOL:
             return f"{_SOURCES[entry.source]}: tool {entry.tool} has taken effect ({entry.call})"
         case CallRan():
-            how = "failed" if entry.is_error else "returned"
+            how = "failed with" if entry.is_error else "returned"
             return (
                 f"tool {entry.tool} {how} {count_text(entry.result_chars)} characters in "
                 f"{duration(entry.took_ms / 1000)}" + (f" (try {entry.attempt})" if entry.attempt > 1 else "")

@@ -10,22 +10,33 @@ from paceline.core.lifecycle import State
 from paceline.store.port import RunRecord, WorkerReport
 
 from .fleet import BatchStatus
-from .progress import duration
+from .progress import counted, duration
 
 RUNS_LOOKED_AT = 5_000
 """Runs on hold have their reasons one by one: of a large batch the first ones must do."""
 
 
 def why_runs_wait(
-    status: BatchStatus, workers: Sequence[WorkerReport], records: Iterable[RunRecord], *, now_ms: int
+    status: BatchStatus,
+    workers: Sequence[WorkerReport],
+    records: Iterable[RunRecord],
+    *,
+    now_ms: int,
+    get_workers: str = "start some with `paceline worker`",
 ) -> list[str]:
-    """Sentences for a person, the gravest first; none for a batch that gets on or is over."""
+    """Sentences for a person, the gravest first; none for a batch that gets on or is over.
+
+    `get_workers` is what to do where there are none.
+    """
     if status.is_done:
         return []
     problems = Counter(problem for worker in workers for problem in worker.problems)
     return [
-        *([] if workers else ["no worker is alive: start some with `paceline worker`"]),
-        *(f"{count} of {len(workers)} workers say: {problem}" for problem, count in problems.most_common()),
+        *([] if workers else [f"no worker is alive: {get_workers}"]),
+        *(
+            f"{count} of {counted(len(workers), 'worker')} {'says' if len(workers) == 1 else 'say'}: {problem}"
+            for problem, count in problems.most_common()
+        ),
         *(_holds(records, now_ms) if status.counts.states[State.ON_HOLD] else []),
         *_decisions(status),
         *_backlog(status, workers),
@@ -34,11 +45,11 @@ def why_runs_wait(
 
 def _holds(records: Iterable[RunRecord], now_ms: int) -> list[str]:
     held = [record.run for record in islice(records, RUNS_LOOKED_AT) if record.run.state is State.ON_HOLD]
-    counted = Counter(run.hold_reason for run in held)
-    first = {reason: min(run.hold_until_ms for run in held if run.hold_reason == reason) for reason in counted}
+    by_reason = Counter(run.hold_reason for run in held)
+    first = {reason: min(run.hold_until_ms for run in held if run.hold_reason == reason) for reason in by_reason}
     return [
         f"{count} on hold: {reason}; the first goes on {_in(first[reason] - now_ms)}"
-        for reason, count in counted.most_common()
+        for reason, count in by_reason.most_common()
     ]
 
 
@@ -47,7 +58,7 @@ def _decisions(status: BatchStatus) -> list[str]:
     if not undecided:
         return []
     return [
-        f"{undecided} await a decision about a call that may have taken effect: "
+        f"{undecided} {'awaits' if undecided == 1 else 'await'} a decision about a call that may have taken effect: "
         f"`paceline runs --batch {status.info.name} --state {State.AWAITING_DECISION}` lists them, "
         "`paceline show RUN` tells what is known"
     ]
@@ -62,4 +73,5 @@ def _backlog(status: BatchStatus, workers: Sequence[WorkerReport]) -> list[str]:
     queued = status.counts.states[State.QUEUED]
     if not queued or not slots or busy < slots:
         return []
-    return [f"{queued} wait for a free worker: all {slots} slots of {len(workers)} workers are taken"]
+    waits = "waits" if queued == 1 else "wait"
+    return [f"{queued} {waits} for a free worker: all {slots} slots of {counted(len(workers), 'worker')} are taken"]

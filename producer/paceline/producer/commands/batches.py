@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .opening import opened_fleet
-from .options import BatchArgument, JsonOption, OutputOption
+from .opening import how_to_get_workers, opened_fleet
+from .options import BatchArgument, ForceOption, JsonOption, OutputOption
 from .printing import print_json, print_table
-from .run import exit_code
+from .run import exit_code, print_ends
 
 if TYPE_CHECKING:
-    from paceline.producer.fleet import Batch, Fleet
+    from paceline.producer.fleet import Batch, BatchStatus, Fleet
 
 _LISTED = 20
+_STILL_SECONDS = 10.0
+"""A batch that has not moved for so long has its reasons told."""
 
 
 def wait(
@@ -26,28 +29,47 @@ def wait(
 ) -> None:
     """Return when every run of a batch is over: 0 if all succeeded, 1 if some did not (or the time is up)."""
     from paceline.producer.progress import status_json
-    from paceline.producer.report import totals
     from paceline.producer.screen import screen
+    from paceline.producer.stillness import Stillness
 
-    with opened_fleet() as fleet, screen() as on_screen:
+    with opened_fleet(must_be_served=True) as fleet, screen() as on_screen:
+        found = fleet.batch(batch)
+        stillness = Stillness(after_seconds=_STILL_SECONDS)
+
+        def on_status(status: BatchStatus) -> None:
+            on_screen.show(status)
+            if stillness.is_to_be_told(status):
+                tell_why()
+
+        def tell_why() -> None:
+            for reason in _waits(fleet, found):
+                on_screen.say(f"waiting: {reason}")
+
         try:
-            status = fleet.batch(batch).wait(timeout, on_status=on_screen.show)
+            status = found.wait(timeout, on_status=on_status)
         except TimeoutError as error:
             on_screen.say(str(error))
+            tell_why()
+            on_screen.say(f"`paceline status {batch}` shows where it stands")
             raise typer.Exit(1) from None
     if as_json:
         print_json(status_json(status))
     else:
-        typer.echo(totals(status))
+        print_ends(status)
     raise typer.Exit(exit_code(status))
 
 
-def results(batch: BatchArgument, output: OutputOption = None, as_json: JsonOption = False) -> None:
+def results(
+    batch: BatchArgument, output: OutputOption = None, force: ForceOption = False, as_json: JsonOption = False
+) -> None:
     """The results of a batch as JSONL, in the order of its input: to --output, else to stdout."""
     from paceline.producer.results_file import result_line, write_results
 
+    if output is not None and not force:
+        _refuse_existing(output)
     with opened_fleet() as fleet:
         found = fleet.batch(batch)
+        _warn_of_unfinished(found)
         if output is None or str(output) == "-":
             for result in found.results():
                 typer.echo(result_line(result), nl=False)
@@ -57,6 +79,19 @@ def results(batch: BatchArgument, output: OutputOption = None, as_json: JsonOpti
         print_json({"batch": batch, "output": str(output), "rows": count})
     else:
         typer.echo(f"{count} results: {output}", err=True)
+
+
+def _refuse_existing(output: Path) -> None:
+    from paceline.core.errors import UsageError
+
+    if output.is_file():
+        raise UsageError(f"{output} exists: name another --output, or add --force to write over it")
+
+
+def _warn_of_unfinished(batch: Batch) -> None:
+    counts = batch.status().counts
+    if counts.active:
+        typer.echo(f"warning: {counts.active} of {counts.runs} rows are not over: they have no result yet", err=True)
 
 
 def status(
@@ -77,7 +112,9 @@ def status(
 def _waits(fleet: Fleet, batch: Batch) -> list[str]:
     from paceline.producer.waiting import why_runs_wait
 
-    return why_runs_wait(batch.status(), fleet.workers(), batch.records(), now_ms=fleet.now_ms())
+    return why_runs_wait(
+        batch.status(), fleet.workers(), batch.records(), now_ms=fleet.now_ms(), get_workers=how_to_get_workers()
+    )
 
 
 def _as_json(fleet: Fleet, batch: Batch) -> dict[str, object]:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .opening import opened_fleet
+from .opening import opened_fleet, when_it_goes_on
 from .options import BatchOption, JsonOption
 from .printing import print_json, print_table
 from .runs import show
 
 if TYPE_CHECKING:
     from paceline.core.lifecycle import State
+    from paceline.producer.fleet import Batch
 
 NameArgument = Annotated[str, typer.Argument(metavar="RUN|BATCH", help="a run's id or a batch's name")]
 
@@ -55,7 +56,7 @@ def redrive(name: NameArgument, as_json: JsonOption = False) -> None:
 
 
 def retry(name: NameArgument, as_json: JsonOption = False) -> None:
-    """Let a run that failed or was stopped go on, or every such run of a batch. Its limits stay as they are."""
+    """Let a run that failed or was stopped go on, or every such run of a batch. Not one that has used up a limit."""
     from paceline.core.lifecycle import CAN_GO_ON
 
     _go_on(name, CAN_GO_ON, as_json)
@@ -64,11 +65,26 @@ def retry(name: NameArgument, as_json: JsonOption = False) -> None:
 def _go_on(name: str, states: Collection[State], as_json: bool) -> None:
     with opened_fleet() as fleet:
         if fleet.has_batch(name):
-            count = fleet.batch(name).redrive(states)
+            batch = fleet.batch(name)
+            count, spent = batch.redrive(states), _spent(batch, states)
         else:
             fleet.redrive(name)
-            count = 1
+            count, spent = 1, {}
     if as_json:
-        print_json({"name": name, "redriven": count})
-    else:
-        typer.echo(f"{count} {'goes' if count == 1 else 'go'} on within a few seconds, once a worker is alive")
+        print_json({"name": name, "redriven": count, "spent": spent})
+        return
+    typer.echo(f"{count} {'goes' if count == 1 else 'go'} on {when_it_goes_on()}" if count else "no run can go on")
+    if spent:
+        reasons = ", ".join(f"{number} {reason}" for reason, number in spent.items())
+        typer.echo(
+            f"left as they are, for they would only end so again: {reasons}; raise the limit, submit a new batch"
+        )
+
+
+def _spent(batch: Batch, states: Collection[State]) -> dict[str, int]:
+    """How many runs are left as they are, by the limit they have used up."""
+    from paceline.core.lifecycle import State
+    from paceline.producer.redrive import SPENT
+
+    reasons = batch.status().counts.reasons if State.STOPPED in states else {}
+    return {reason: count for reason, count in reasons.items() if count and reason in SPENT}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .opening import opened_fleet
+from .opening import opened_fleet, when_it_goes_on
 from .options import JsonOption, RunArgument
 from .printing import print_json
 
@@ -33,7 +33,7 @@ def resolve(
     if as_json:
         print_json({"run_id": run, "call_id": call, "decision": type(decision).__name__})
     else:
-        typer.echo(f"call {call} is settled: run {run} goes on within a few seconds, once a worker is alive")
+        typer.echo(f"call {call} is settled: run {run} goes on {when_it_goes_on()}")
 
 
 def _decision(ran: bool, not_ran: bool, result: Path | None) -> Decision:

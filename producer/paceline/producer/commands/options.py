@@ -17,6 +17,7 @@ OutputOption = Annotated[
     Path | None,
     typer.Option("--output", "-o", envvar="PACELINE_OUTPUT", help="where results go, one JSON object a line"),
 ]
+ForceOption = Annotated[bool, typer.Option("--force", envvar="PACELINE_FORCE", help="write over --output")]
 BatchOption = Annotated[
     str | None, typer.Option("--batch", envvar="PACELINE_BATCH", help="the batch's name; else made of agent and input")
 ]

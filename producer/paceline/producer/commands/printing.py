@@ -13,6 +13,16 @@ def print_json(data: object) -> None:
     typer.echo(json.dumps(data, ensure_ascii=False))
 
 
+_NUMBERS = frozenset(
+    (
+        *("turn", "turns", "rows", "queued", "running", "on hold", "to decide", "succeeded", "other ends", "cost"),
+        *("input tokens", "cache written", "cache read", "output tokens", "input cost", "output cost"),
+        *("today", "p50", "p95", "recommended"),
+    )
+)
+"""The columns whose cells are numbers, whatever stands in them: one cell without a number moves no other."""
+
+
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table of plain text: names to the left, numbers to the right, and nothing ever cut or folded."""
     for line in table_lines(header, rows):
@@ -29,5 +39,4 @@ def table_lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list
 
 def _aligned(column: Sequence[str]) -> list[str]:
     width = max(len(cell) for cell in column)
-    is_number = len(column) > 1 and all(cell[:1] in tuple("0123456789$") for cell in column[1:])
-    return [cell.rjust(width) if is_number else cell.ljust(width) for cell in column]
+    return [cell.rjust(width) if column[0] in _NUMBERS else cell.ljust(width) for cell in column]

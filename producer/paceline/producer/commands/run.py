@@ -13,6 +13,7 @@ from .options import (
     AgentArgument,
     BatchOption,
     ConcurrencyOption,
+    ForceOption,
     InputOption,
     JsonOption,
     OutputOption,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 ROWS_WITHOUT_ANSWER = 1
 """The exit code when not every row succeeded."""
+ENDS = ("ended", "stop reason", "rows", "what to do")
 
 
 def run(
@@ -42,7 +44,7 @@ def run(
     batch: BatchOption = None,
     tenant: TenantOption = "default",
     concurrency: ConcurrencyOption = 64,
-    force: Annotated[bool, typer.Option("--force", envvar="PACELINE_FORCE", help="write over --output")] = False,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run an agent on every row, here, and write the results: the main job, whole.
@@ -78,7 +80,7 @@ def submit(
     as_json: JsonOption = False,
 ) -> None:
     """Hand rows to a running fleet and print the batch's name. Again: adds what is missing, nothing else."""
-    with opened_fleet() as fleet:
+    with opened_fleet(must_be_served=True) as fleet:
         for problem in fleet.check():
             typer.echo(f"warning: {problem}", err=True)
         submitted = fleet.submit(agent, input, batch=batch, tenant=tenant)
@@ -109,14 +111,29 @@ def _print_report(report: RunReport, as_json: bool) -> None:
         print_json(status_json(report.status) | at)
         return
     typer.echo("")
-    print_table(("ended", "stop reason", "rows", "what to do"), report_rows(report.status))
+    print_table(ENDS, report_rows(report.status))
     typer.echo("")
     typer.echo(report_totals(report))
 
 
-def report_totals(report: RunReport) -> str:
-    """The totals, and where the results are."""
-    from paceline.producer.progress import duration
-    from paceline.producer.report import totals
+def print_ends(status: BatchStatus) -> None:
+    """How the rows of a batch ended, what to do about it, and the totals."""
+    from paceline.producer.report import report_rows, totals
 
-    return f"{totals(report.status)}, {duration(report.elapsed_seconds)}\nresults: {report.output}"
+    print_table(ENDS, report_rows(status))
+    typer.echo("")
+    typer.echo(totals(status))
+
+
+def report_totals(report: RunReport) -> str:
+    """The totals, of this command too where it went on with a batch, and where the results are."""
+    from paceline.producer.progress import duration
+    from paceline.producer.report import this_time, totals
+
+    took = duration(report.elapsed_seconds)
+    of_batch = totals(report.status)
+    if report.before and (report.before.turns or report.before.runs > report.before.active):
+        told = f"the whole batch: {of_batch}\nthis command: {this_time(report.before, report.status.counts)}, {took}"
+    else:
+        told = f"{of_batch}, {took}"
+    return f"{told}\nresults: {report.output}"
