@@ -1080,6 +1080,23 @@ async def test_runs_are_examined_with_their_open_calls(world: World) -> None:
     ]
 
 
+async def test_only_claims_that_were_lost_with_their_worker_count_as_losses(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1", Effect.ONCE), a_call("c2"))
+
+    async def losses() -> list[int]:
+        return [state.losses for state in await world.store.open_call_states(driven.run_id)]
+
+    await world.store.recover_call(await driven.begin_call("c2"))
+    assert await losses() == [0, 0]
+    await world.store.recover_call(await driven.begin_call("c2"), lost=True)
+    await world.store.doubt(await driven.begin_call("c1"), Asked.TOOL, in_doubt("c1"), lost=True)
+    assert await losses() == [1, 1]
+    await world.store.rule_out(await driven.begin_call("c1"), ruled_out("c1"))
+    await driven.finish_call(await driven.begin_call("c2"))
+    assert await losses() == [1, 1], "what else becomes of a call changes nothing of that"
+
+
 async def test_one_worker_sweeps_at_a_time(world: World) -> None:
     first, second = Incarnation("worker-1"), Incarnation("worker-2")
     assert await world.store.may_sweep(first, seconds=5)

@@ -128,9 +128,9 @@ def _finish_call(call: str, attempt_off: int) -> Act:
     return act
 
 
-def _recover_call(call: str, attempt_off: int) -> Act:
+def _recover_call(call: str, attempt_off: int, lost: bool) -> Act:
     async def act(world: World, run: Run) -> object:
-        return await world.store.recover_call(await _held_call(world, run, call, attempt_off))
+        return await world.store.recover_call(await _held_call(world, run, call, attempt_off), lost=lost)
 
     return act
 
@@ -205,7 +205,7 @@ ANYTHING = st.one_of(
     _moves("finish", st.builds(_finish, off, off, writes, st.sampled_from([state.value for state in ENDS]))),
     _moves("begin_call", st.builds(_begin_call, call_ids, nonces)),
     _moves("finish_call", st.builds(_finish_call, call_ids, off)),
-    _moves("recover_call", st.builds(_recover_call, call_ids, off)),
+    _moves("recover_call", st.builds(_recover_call, call_ids, off, st.booleans())),
     _moves("doubt", st.builds(_doubt, call_ids, off, askeds)),
     _moves("rule_out", st.builds(_rule_out, call_ids, off)),
     _moves("resolve", st.builds(_resolve, call_ids, st.booleans())),

@@ -68,10 +68,11 @@ def a_call(
     done: bool = False,
     placement: Placement = Placement.FLEET,
     seconds: float = 100,
+    losses: int = 0,
 ) -> CallState:
     call = OpenCall(call_id=CallId(call_id), tool="t", raw_input="{}", effect=effect, placement=placement)
     until_ms = NOW_MS + round(seconds * 1000) if owner else 0
-    return CallState(call=call, attempt=attempt, owner=owner, claim_until_ms=until_ms, has_result=done)
+    return CallState(call=call, attempt=attempt, owner=owner, claim_until_ms=until_ms, has_result=done, losses=losses)
 
 
 def mended(run: Run, view: View = QUIET, *calls: CallState) -> Repair:
@@ -210,7 +211,7 @@ def test_a_tool_that_was_being_asked_about_its_call_is_asked_again() -> None:
 
 
 def test_a_tool_that_takes_workers_down_when_it_is_asked_is_asked_no_more() -> None:
-    asked = replace(a_call("a", Effect.ONCE, owner="gone", attempt=4), doubt=ASKED_TOOL)
+    asked = replace(a_call("a", Effect.ONCE, owner="gone", attempt=4, losses=3), doubt=ASKED_TOOL)
     assert ids(mended_calls(asked).in_doubt) == ["a"]
 
 
@@ -276,9 +277,16 @@ def test_inline_calls_of_a_worker_that_is_gone_are_sent_to_the_fleet(owner: str,
 
 @pytest.mark.parametrize("effect", [Effect.READS, Effect.IDEMPOTENT])
 def test_a_call_that_took_too_many_workers_down_is_poison(effect: Effect) -> None:
-    remedy = mended(replace(RUN, state=State.IN_TOOLS), QUIET, a_call("a", effect, owner="gone", attempt=3))
+    remedy = mended(replace(RUN, state=State.IN_TOOLS), QUIET, a_call("a", effect, owner="gone", attempt=3, losses=2))
     assert isinstance(remedy, EndRun)
     assert remedy.outcome.reason is StopReason.POISON
+
+
+def test_a_call_that_was_given_back_often_is_no_poison() -> None:
+    given_back = a_call("a", owner="gone", attempt=9, losses=1)
+    assert mended_calls(given_back).send == ("a",)
+    asked = replace(a_call("b", Effect.ONCE, owner="gone", attempt=9, losses=1), doubt=ASKED_TOOL)
+    assert mended_calls(asked).send == ("b",)
 
 
 # A wish to cancel

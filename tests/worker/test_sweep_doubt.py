@@ -70,9 +70,9 @@ def test_a_call_whose_tool_is_to_be_asked_is_sent() -> None:
 
 
 def test_a_question_whose_worker_is_gone_is_asked_again_until_it_has_taken_enough_workers() -> None:
-    asked = replace(ONCE, attempt=3, doubt=TO_TOOL)
+    asked = replace(ONCE, attempt=3, losses=2, doubt=TO_TOOL)
     assert mended(asked) == MendCalls(recover=(asked,), in_doubt=(), send=(asked.call.call_id,), look_seconds=30.0)
-    deadly = replace(asked, attempt=4)
+    deadly = replace(asked, attempt=4, losses=3)
     assert mended(deadly) == MendCalls(recover=(), in_doubt=(deadly,), send=(), look_seconds=0.0)
 
 

@@ -186,14 +186,15 @@ _NO_CLAIM = b"0||0||0"
 
 
 def _call_state(call: OpenCall, claim: bytes, has_result: bool) -> CallState:
-    attempt, owner, until, _, *began = claim.decode().split("|")
+    attempt, owner, until, _, *rest = claim.decode().split("|")
     return CallState(
         call=call,
         attempt=int(attempt),
         owner=owner,
         claim_until_ms=int(float(until)),
         has_result=has_result,
-        began_ms=int(float(began[0])) if began else 0,
+        began_ms=int(float(rest[0])) if rest else 0,
+        losses=int(rest[1]) if len(rest) > 1 else 0,
     )
 
 

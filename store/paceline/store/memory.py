@@ -58,6 +58,7 @@ class _OpenCall:
     owner: str = ""
     claim_until_ms: int = 0
     began_ms: int = 0
+    losses: int = 0
     doubt: Doubt | None = None
     block: bytes | None = None
 
@@ -75,7 +76,8 @@ class _OpenCall:
         self.nonce, self.owner = claim.nonce, claim.owner
         self.claim_until_ms = now_ms + _ms(claim.longest_seconds) + _ms(self.call.timeout_s)
 
-    def give_back(self) -> None:
+    def give_back(self, *, lost: bool = False) -> None:
+        self.losses += lost
         self.nonce, self.owner, self.claim_until_ms = "", "", 0
 
     @property
@@ -88,6 +90,7 @@ class _OpenCall:
             has_result=self.block is not None,
             began_ms=self.began_ms,
             doubt=self.doubt,
+            losses=self.losses,
         )
 
 
@@ -444,24 +447,24 @@ class MemoryRunStore:
             self._turn_due(record)
         return Written.WRITTEN
 
-    async def recover_call(self, held: HeldCall) -> Written:
+    async def recover_call(self, held: HeldCall, *, lost: bool = False) -> Written:
         record = self._find(held.run_id)
         call = _running_call(record, held) if record else None
         if record is None or call is None:
             return Written.LOST
-        call.give_back()
+        call.give_back(lost=lost)
         if record.run.cancel_requested:
             self._end_when_quiet(record)
         return Written.WRITTEN
 
-    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt) -> Written:
+    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt, *, lost: bool = False) -> Written:
         record = self._find(held.run_id)
         call = _running_call(record, held) if record else None
         if record is None or call is None:
             return Written.LOST
         known = call.doubt or Doubt(asked=asked, worker=call.owner, began_ms=call.began_ms)
         call.doubt = replace(known, asked=asked)
-        call.give_back()
+        call.give_back(lost=lost)
         record.ledger.append(entry)
         if record.run.cancel_requested:
             self._end_when_quiet(record)

@@ -239,6 +239,8 @@ class CallState:
     began_ms: int = 0
     """When the last try began."""
     doubt: Doubt | None = None
+    losses: int = 0
+    """Workers that were lost while they had its claim."""
 
     @property
     def awaits_person(self) -> bool:
@@ -419,10 +421,10 @@ class RunStore(Protocol):
     async def recover(self, held: Held, write: TurnWrite) -> Written:
         """Take the claim of a turn from a worker that is gone: the turn is due again, the attempt counts as lost."""
 
-    async def recover_call(self, held: HeldCall) -> Written:
-        """Take the claim of a call from a worker that is gone: anybody may begin it again."""
+    async def recover_call(self, held: HeldCall, *, lost: bool = False) -> Written:
+        """Give the claim of a call back: anybody may begin it again. `lost`: taken from a worker that is gone."""
 
-    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt) -> Written:
+    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt, *, lost: bool = False) -> Written:
         """Take the claim of a `once` call without a result: somebody is to be asked what it did, it is not run again.
 
         Where a person is asked and nothing else of the turn runs or may run, the run awaits the decision: IN_TOOLS ->

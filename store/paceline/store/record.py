@@ -261,12 +261,12 @@ class RedisRunStore:
         arguments = flat(held.fence, held.turn, _nonce(), int(seconds * 1000), sent_ms)
         return Written((await self._eval(ScriptName.SEND_AGAIN, held.run_id, arguments)).decode())
 
-    async def recover_call(self, held: HeldCall) -> Written:
-        arguments = flat(held.turn, held.call_id, held.attempt, _nonce())
+    async def recover_call(self, held: HeldCall, *, lost: bool = False) -> Written:
+        arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), int(lost))
         return Written((await self._eval(ScriptName.RECOVER_CALL, held.run_id, arguments)).decode())
 
-    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt) -> Written:
-        arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), asked, encode_entry(entry))
+    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt, *, lost: bool = False) -> Written:
+        arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), int(lost), asked, encode_entry(entry))
         return Written((await self._eval(ScriptName.DOUBT, held.run_id, arguments)).decode())
 
     async def rule_out(self, held: HeldCall, entry: EffectRuledOut) -> Written:

@@ -27,6 +27,8 @@ class LostTry:
     worker: str
     began_ms: int
     was_reconciled: bool = False
+    worker_is_gone: bool = False
+    """Whether whoever has the claim now is lost, and does not give it back itself."""
 
 
 async def put_in_doubt(desk: Desk, agent: Agent, held: HeldCall, call: OpenCall, lost: LostTry, *, why: str) -> RanCall:
@@ -52,7 +54,7 @@ async def _ask(desk: Desk, held: HeldCall, call: OpenCall, lost: LostTry, asked:
         worker=lost.worker,
         why=why,
     )
-    written = await until_written(lambda: desk.store.doubt(held, asked, entry))
+    written = await until_written(lambda: desk.store.doubt(held, asked, entry, lost=lost.worker_is_gone))
     if written is Written.LOST:
         return RanCall(written=CallWritten.LOST)
     return RanCall(written=CallWritten.STORED, messages=(once_more(held),) if asked is Asked.TOOL else ())

@@ -143,8 +143,8 @@ def _in_tools(run: Run, calls: tuple[CallState, ...], view: View) -> Repair:
     dead = [state for state in open_calls if state.owner and not _is_held(state, view)]
     if run.cancel_requested and not _runs_here(run, view) and not any(_is_held(state, view) for state in open_calls):
         return EndRun(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled"))
-    if any(state.attempt >= view.poison_after for state in dead if state.call.effect is not Effect.ONCE):
-        message = f"{view.poison_after} workers in a row were lost while they ran one tool call"
+    if any(state.losses + 1 >= view.poison_after for state in dead if state.call.effect is not Effect.ONCE):
+        message = f"{view.poison_after} workers were lost while they ran one tool call"
         return EndRun(outcome=Outcome(reason=StopReason.POISON, message=message))
     in_doubt = tuple(state for state in dead if _may_have_run_once(state, view))
     recover = tuple(state for state in dead if state not in in_doubt)
@@ -158,7 +158,7 @@ def _may_have_run_once(state: CallState, view: View) -> bool:
     """Whether it is a `once` call that was running, or whose tool took workers down when it was asked about it."""
     if state.call.effect is not Effect.ONCE:
         return False
-    return state.doubt is None or state.attempt > view.poison_after
+    return state.doubt is None or state.losses >= view.poison_after
 
 
 def _awaiting_decision(agent: Agent, examined: Examined, view: View) -> EndRun | LookAgain:

@@ -71,7 +71,8 @@ class Sweeper:
         nowhere = [run_id for run_id, examined in zip(due, found, strict=True) if examined is None]
         if nowhere:
             await self.desk.store.set_aside(nowhere, seconds=_ASIDE_SECONDS)
-        await self._mend_all([examined for examined in found if examined])
+        if due:
+            await self._mend_all([examined for examined in found if examined])
         return len(due)
 
     async def _mend_all(self, examined: Sequence[Examined]) -> None:
@@ -181,7 +182,7 @@ class Sweeper:
     async def _mend_calls(self, run: Run, agent: Agent, remedy: MendCalls) -> Sequence[Message]:
         held = _held(run)
         for state in remedy.recover:
-            await self.desk.store.recover_call(_held_call(held, state))
+            await self.desk.store.recover_call(_held_call(held, state), lost=True)
         messages: list[Message] = []
         for state in remedy.in_doubt:
             ran = await put_in_doubt(
@@ -216,5 +217,6 @@ def _held_call(held: Held, state: CallState) -> HeldCall:
 def _lost_try(state: CallState) -> LostTry:
     """The try that may have taken effect: the last one, unless that was a question to the tool about an earlier one."""
     if state.doubt:
-        return LostTry(worker=state.doubt.worker, began_ms=state.doubt.began_ms, was_reconciled=True)
-    return LostTry(worker=state.owner, began_ms=state.began_ms)
+        doubt = state.doubt
+        return LostTry(worker=doubt.worker, began_ms=doubt.began_ms, was_reconciled=True, worker_is_gone=True)
+    return LostTry(worker=state.owner, began_ms=state.began_ms, worker_is_gone=True)

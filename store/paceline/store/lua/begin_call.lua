@@ -13,7 +13,7 @@ end
 if has_result(call) then
   return {'done'}
 end
-local attempt, owner, _, held_by = claim_of(call)
+local attempt, owner, _, held_by, _, losses = claim_of(call)
 local doubt = redis.call('HGET', calls_key, call .. ':doubt') or ''
 if owner ~= '' then
   return held_by == nonce and {'ok', spec, attempt, agent, doubt} or {'busy'}
@@ -28,5 +28,5 @@ if doubt_of(call) == 'person' then
   return {'in_doubt'}
 end
 local timeout_ms = math.floor((cjson.decode(spec).timeout_s or 0) * 1000)
-set_claim(call, attempt + 1, mine, now + longest_ms + timeout_ms, nonce, now)
+set_claim(call, attempt + 1, mine, now + longest_ms + timeout_ms, nonce, now, losses)
 return {'ok', spec, attempt + 1, agent, doubt}

@@ -3,7 +3,7 @@
 local wanted, call, attempt, nonce = take(), take(), take_number(), take()
 
 local state, turn, last, cancel = get('state', 'turn', 'last', 'cancel')
-local held, owner, till, claimed_by, began = claim_of(call)
+local held, owner, till, claimed_by, began, losses = claim_of(call)
 
 local function answer()
   if cancel == '1' then
@@ -24,7 +24,7 @@ if owner == '' or held ~= attempt then
   return {'lost', ''}
 end
 set('last', nonce)
-set_claim(call, held, owner, till, nonce, began)
+set_claim(call, held, owner, till, nonce, began, losses)
 redis.call('HSET', results_key, take_result())
 if cancel == '1' then
   if not another_runs(call) then

@@ -150,18 +150,19 @@ local function cancelled_instead(from)
   return false
 end
 
--- A call's claim, as stored: attempt, owner (empty: none), until, nonce, when it began.
+-- A call's claim, as stored: attempt, owner (empty: none), until, nonce, when it began, workers lost so far.
 local function claim_of(call)
   local stored = redis.call('HGET', calls_key, call .. ':claim')
   if not stored then
-    return 0, '', 0, '', 0
+    return 0, '', 0, '', 0, 0
   end
-  local attempt, owner, till, nonce, began = stored:match('^([^|]*)|([^|]*)|([^|]*)|([^|]*)|?([^|]*)$')
-  return tonumber(attempt), owner, tonumber(till), nonce, tonumber(began) or 0
+  local attempt, owner, till, nonce, began, losses =
+    stored:match('^([^|]*)|([^|]*)|([^|]*)|([^|]*)|?([^|]*)|?([^|]*)$')
+  return tonumber(attempt), owner, tonumber(till), nonce, tonumber(began) or 0, tonumber(losses) or 0
 end
 
-local function set_claim(call, attempt, owner, till, nonce, began)
-  redis.call('HSET', calls_key, call .. ':claim', table.concat({attempt, owner, till, nonce, began}, '|'))
+local function set_claim(call, attempt, owner, till, nonce, began, losses)
+  redis.call('HSET', calls_key, call .. ':claim', table.concat({attempt, owner, till, nonce, began, losses}, '|'))
 end
 
 -- A call's doubt, as stored: who is asked (nil: it is in no doubt), which worker ran it, since when, nonce.

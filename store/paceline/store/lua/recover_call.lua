@@ -1,15 +1,16 @@
--- recover_call: take a call's claim from a worker that is gone.   -> written | lost      ARGV turn call attempt nonce
-local wanted, call, attempt, nonce = take(), take(), take_number(), take()
+-- recover_call: take a call's claim from a worker that is gone, or gives it back.   -> written | lost
+-- ARGV turn call attempt nonce lost
+local wanted, call, attempt, nonce, lost = take(), take(), take_number(), take(), take_number()
 local state, turn, cancel, last = get('state', 'turn', 'cancel', 'last')
 if last == nonce then
   return 'written'
 end
-local held, owner, _, _, began = claim_of(call)
+local held, owner, _, _, began, losses = claim_of(call)
 if state ~= 'in_tools' or turn ~= wanted or has_result(call) or owner == '' or held ~= attempt then
   return 'lost'
 end
 set('last', nonce)
-set_claim(call, attempt, '', 0, '', began)
+set_claim(call, attempt, '', 0, '', began, losses + lost)
 if cancel == '1' and not another_runs(call) then
   end_cancelled('in_tools')
 end

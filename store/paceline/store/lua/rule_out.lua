@@ -5,13 +5,13 @@ local state, turn, cancel, last = get('state', 'turn', 'cancel', 'last')
 if last == nonce then
   return 'written'
 end
-local held, owner, _, _, began = claim_of(call)
+local held, owner, _, _, began, losses = claim_of(call)
 if state ~= 'in_tools' or turn ~= wanted or has_result(call) or owner == '' or held ~= attempt or not doubt_of(call) then
   return 'lost'
 end
 set('last', nonce)
 redis.call('HDEL', calls_key, call .. ':doubt')
-set_claim(call, attempt, '', 0, '', began)
+set_claim(call, attempt, '', 0, '', began, losses)
 redis.call('RPUSH', ledger_key, entry)
 if cancel == '1' and not another_runs(call) then
   end_cancelled('in_tools')

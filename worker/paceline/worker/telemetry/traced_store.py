@@ -141,14 +141,14 @@ class TracedStore:
             await self._tell(held.run_id, lambda: self._with_root(held, [call]))
         return stored
 
-    async def recover_call(self, held: HeldCall) -> Written:
-        written = await self._store.recover_call(held)
+    async def recover_call(self, held: HeldCall, *, lost: bool = False) -> Written:
+        written = await self._store.recover_call(held, lost=lost)
         if written is Written.WRITTEN:
             await self._tell(held.run_id, lambda: self._with_root(held, []))
         return written
 
-    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt) -> Written:
-        written = await self._store.doubt(held, asked, entry)
+    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt, *, lost: bool = False) -> Written:
+        written = await self._store.doubt(held, asked, entry, lost=lost)
         if written is Written.WRITTEN:
             await self._tell(held.run_id, lambda: self._with_root(held, [in_doubt_span(held.run_id, entry)]))
         return written
