@@ -15,6 +15,14 @@ from support.proxy import Proxy
 
 Blow = Callable[[RealFleet, Proxy], None]
 
+# How long each fault lasts. The sleeps of this file are the faults themselves: nothing is waited for by them.
+AWAY_SECONDS = 0.5
+KILLS, KILL_SECONDS = 20, 0.1
+CUTS, CUT_SECONDS = 10, 0.2
+FROZEN_SECONDS = 2.5 * CLAIM_SECONDS
+FULL_SECONDS = 1.5 * CLAIM_SECONDS
+FAR_SECONDS, FAR_DELAY_SECONDS = 3.0, 0.1
+
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RealFleet, Proxy]]:
@@ -23,22 +31,22 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RealFleet,
 
 
 def restart(real: RealFleet, proxy: Proxy) -> None:
-    real.restart_valkey(away_s=0.5)
+    real.restart_valkey(away_s=AWAY_SECONDS)
 
 
 def kill_clients(real: RealFleet, proxy: Proxy) -> None:
     """Twenty times in two seconds every connection is closed by the server."""
     with Redis.from_url(real.url) as redis:
-        for _ in range(20):
+        for _ in range(KILLS):
             redis.client_kill_filter(_type="normal", skipme=True)
-            time.sleep(0.1)
+            time.sleep(KILL_SECONDS)
 
 
 def reset_connections(real: RealFleet, proxy: Proxy) -> None:
     """Ten times in two seconds every connection of a worker is cut on the way."""
-    for _ in range(10):
+    for _ in range(CUTS):
         proxy.drop_connections()
-        time.sleep(0.2)
+        time.sleep(CUT_SECONDS)
 
 
 def freeze(real: RealFleet, proxy: Proxy) -> None:
@@ -46,7 +54,7 @@ def freeze(real: RealFleet, proxy: Proxy) -> None:
     with Redis.from_url(real.url) as redis:
         pid = int(redis.info("server")["process_id"])
     os.kill(pid, signal.SIGSTOP)
-    time.sleep(2.5 * CLAIM_SECONDS)
+    time.sleep(FROZEN_SECONDS)
     os.kill(pid, signal.SIGCONT)
 
 
@@ -54,14 +62,14 @@ def fill(real: RealFleet, proxy: Proxy) -> None:
     """Every write is refused for a while."""
     with Redis.from_url(real.url) as redis:
         redis.config_set("maxmemory", "1mb")
-        time.sleep(1.5 * CLAIM_SECONDS)
+        time.sleep(FULL_SECONDS)
         redis.config_set("maxmemory", "0")
 
 
 def slow_down(real: RealFleet, proxy: Proxy) -> None:
     """A server in another part of the world, for a while."""
-    proxy.delay_seconds = 0.1
-    time.sleep(3)
+    proxy.delay_seconds = FAR_DELAY_SECONDS
+    time.sleep(FAR_SECONDS)
     proxy.delay_seconds = 0.0
 
 
