@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from redis.asyncio import Redis
@@ -11,7 +12,7 @@ from support.runs import A_WRITE, BATCH, ENDS, Driven, a_call, a_claim, a_queued
 from support.worlds import World, redis_world
 
 from paceline.core.errors import InfrastructureError
-from paceline.core.ids import SHARDS, Incarnation, RunId, batch_tag, shard_of
+from paceline.core.ids import SHARDS, BatchName, Incarnation, RunId, batch_tag, shard_of
 from paceline.core.lifecycle import TERMINAL, State
 from paceline.core.transcript import user_text
 from paceline.store.keys import Keys
@@ -103,6 +104,29 @@ async def test_a_batch_that_gets_more_runs_keeps_its_totals(world: World) -> Non
     assert await store.redis.ttl(counts_key) > 0
     await submitted(store, same_shard)
     assert await store.redis.ttl(counts_key) == -1
+
+
+async def test_what_is_kept_is_renewed_seldom_and_totals_of_living_runs_get_no_end(world: World) -> None:
+    store = _of(world)
+    await submitted(store, a_row())
+    tag = batch_tag(BATCH.name)
+    await store.keep([tag], [])
+    await world.let_pass(3600)
+    ends_ms = await store.redis.pexpiretime(store.keys.batch(tag))
+    await store.keep([tag], [])
+    assert await store.redis.pexpiretime(store.keys.batch(tag)) == ends_ms
+    await world.let_pass(86_400)
+    await store.keep([tag], [])
+    assert await store.redis.ttl(store.keys.batch(tag)) > 7 * 86_400
+    assert await store.redis.ttl(store.keys.of_run(a_row().run_id)[2]) == -1
+
+
+async def test_names_of_forgotten_batches_leave_the_list_when_a_batch_is_opened(world: World) -> None:
+    store = _of(world)
+    for number in range(5):
+        await store.open_batch(replace(BATCH, name=BatchName(f"batch-{number}"), opened_ms=world.clock.now_ms))
+        await world.let_pass(3 * 86_400)
+    assert await store.redis.zcard(store.keys.batches()) == 3
 
 
 async def test_everything_that_one_script_touches_is_in_one_slot() -> None:

@@ -48,11 +48,15 @@ def a_sweeper(store: MemoryRunStore, name: str, sent: list[Message]) -> Sweeper:
     return Sweeper(desk=desk, empty_queues=lambda: frozenset(Queue))
 
 
+async def _submitted(store: MemoryRunStore) -> None:
+    await store.put_agent(AGENT.digest, AGENT.freeze())
+    await store.submit(await store.open_batch(replace(BATCH, agent=AGENT.digest)), ROWS)
+
+
 async def test_two_sweeps_at_once_send_a_lost_message_once() -> None:
     clock, sent = FakeClock(), list[Message]()
     store = _AnybodySweeps(clock)
-    await store.put_agent(AGENT.digest, AGENT.freeze())
-    await store.submit(await store.open_batch(replace(BATCH, agent=AGENT.digest)), ROWS)
+    await _submitted(store)
     clock.pass_seconds(31)
     await asyncio.gather(*(a_sweeper(store, name, sent).sweep() for name in ("worker-1", "worker-2")))
     assert sorted(message.run_id for message in sent) == sorted(row.run_id for row in ROWS)

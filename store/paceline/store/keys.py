@@ -7,23 +7,26 @@
 | `{prefix}:{NN}:ledger:<run>` | list | transitions that account | as the run |
 | `{prefix}:{NN}:seen:<run>` | set | open_calls | as the run |
 | `{prefix}:{NN}:calls:<run>` | hash | open_calls, begin_call and those that follow it; gone after join | as the run |
-| `{prefix}:{NN}:results:<run>` | hash | finish_call; gone after join | as the run |
-| `{prefix}:{NN}:whole:<run>` | hash | finish_call, join; texts that the model was shown cut | as the run |
+| `{prefix}:{NN}:results:<run>` | hash | finish_call, resolve; gone after join | as the run |
+| `{prefix}:{NN}:whole:<run>` | hash | finish_call, join, resolve; texts that the model was shown cut | as the run |
 | `{prefix}:{NN}:due` | sorted set | every transition; a run leaves it when it ends | while a run of the shard lives |
 | `{prefix}:{NN}:dead` | sorted set | finish, redrive | the shard's last failure + retention |
-| `{prefix}:{NN}:counts:<tag>` | hash | every transition | the batch's last ending in the shard + retention |
+| `{prefix}:{NN}:counts:<tag>` | hash | every transition | while a run of it is not over there; then as the batch |
 | `{prefix}:{NN}:mark` | string | confirmations, so that there is a write to wait for | last confirmation + retention |
-| `{prefix}:batch:{<tag>}` | hash | open_batch | the batch's last submission or ending + retention |
+| `{prefix}:batch:{<tag>}` | hash | open_batch | while a run of it is not over; the last use + retention |
 | `{prefix}:rows:{<tag>}` | sorted set | submit | as the batch |
-| `{prefix}:batches` | sorted set | open_batch | the last submission + retention |
-| `{prefix}:agent:<digest>` | string | put_agent, agent | last use + retention |
+| `{prefix}:batches` | sorted set | open_batch, which takes off what is forgotten | as the batches |
+| `{prefix}:agent:<digest>` | string | put_agent | as the batches of it |
 | `{prefix}:worker:<incarnation>` | string | beat | `alive_seconds` |
 | `{prefix}:workers` | sorted set | beat, retire | the last beat + retention |
 | `{prefix}:hold:<model>` | string | hold_model | as long as the hold |
-| `{prefix}:sweep` | string | may_sweep | one sweep |
+| `{prefix}:sweep` | string | may_sweep | less than the pause between two sweeps |
 
 NN is the run's shard. All keys of a run, its shard's `due` and its batch's `counts` there share the hash tag `{NN}`, so
 each transition is one script on Redis Cluster too. Nothing else is touched in the same script.
+
+A batch (its rows, its totals) and an agent are used by submissions, endings, cancels and redrives, and by `keep`, which
+the sweeper asks for whenever it looks at runs that are not over: so they live as long as a run of them does.
 """
 
 from __future__ import annotations
@@ -89,6 +92,10 @@ class Keys:
     def mark(self, beside: str) -> str:
         """A key of no meaning in the slot of this one, which has a shard's hash tag."""
         return f"{beside.partition('}')[0]}}}:mark"
+
+    def of_batch(self, tag: BatchTag) -> list[str]:
+        """All there is of a batch beside its runs."""
+        return [self.batch(tag), self.rows(tag), *self.counts(tag)]
 
     def batch(self, tag: BatchTag) -> str:
         return f"{self.prefix}:batch:{{{tag}}}"

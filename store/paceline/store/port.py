@@ -6,7 +6,7 @@ LOST and changes nothing. A method that is carried out twice because its reply w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -339,13 +339,16 @@ class RunStore(Protocol):
     # Submission
 
     async def put_agent(self, digest: AgentDigest, frozen: bytes) -> None:
-        """Keep a frozen agent; the same again changes nothing."""
+        """Keep a frozen agent for a retention; the same again changes nothing else."""
 
     async def agent(self, digest: AgentDigest) -> bytes | None:
-        """A frozen agent."""
+        """A frozen agent. It is kept for a retention from now on."""
 
     async def open_batch(self, batch: BatchInfo) -> BatchInfo:
-        """Open a batch, or find it: the one that is in the record from now on is returned."""
+        """Open a batch, or find it: the one that is in the record from now on is returned.
+
+        It is kept for a retention.
+        """
 
     async def submit(self, batch: BatchInfo, runs: Sequence[NewRun]) -> list[Submitted]:
         """Create these runs, each atomically; one answer a run, in their order. Rows take the place of `index`."""
@@ -416,6 +419,12 @@ class RunStore(Protocol):
 
         LOST if the run has moved, or if the message did not go out last at `sent_ms`: somebody else who examined the
         run sends it. Whoever has run the turn's calls inline until now has lost the turn's claim.
+        """
+
+    async def keep(self, tags: Iterable[BatchTag], digests: Iterable[AgentDigest]) -> None:
+        """Keep these batches, with their rows and totals, and these agents for a retention from now on.
+
+        For those of runs that are not over: they must not be forgotten before them. It may be asked for often.
         """
 
     async def recover(self, held: Held, write: TurnWrite) -> Written:

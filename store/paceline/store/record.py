@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from redis.asyncio import Redis
@@ -77,6 +79,9 @@ class RedisRunStore:
         self._look_ms = int(claim_seconds * 1000)
         self._retention_s = int(retention_seconds)
         self._clock = clock
+        self._keep_every_s = self._retention_s // 10
+        self._kept_ms: dict[str, int] = {}
+        """What `keep` has renewed of late, and when: not more often, however often the sweeper asks for it."""
         self._scripts = load_scripts()
         self._key_count = len(self.keys.of_run(RunId("")))
 
@@ -100,10 +105,32 @@ class RedisRunStore:
                     pipe.hsetnx(key, field, value)  # whoever opens it first, opens it wholly
                 pipe.expire(key, self._retention_s)
                 await pipe.execute()
-            await self.redis.zadd(self.keys.batches(), {batch.name: batch.opened_ms}, nx=True)
+        found = await self.batch(tag) or batch
+        await self._forget_batches()
+        with border():
+            await self.redis.zadd(self.keys.batches(), {found.name: found.opened_ms})
             await self.redis.expire(self.keys.batches(), self._retention_s)
-        found = await self.batch(tag)
-        return found or batch
+        return found
+
+    async def _forget_batches(self) -> None:
+        """Take the names of batches that are gone off the list: else it would grow as long as batches are opened."""
+        # Whoever is older than the retention and still there is kept by runs that are not over.
+        oldest_ms = await self.now_ms() - self._retention_s * 1000
+        with border():
+            names = await _reply(self.redis.zrangebyscore(self.keys.batches(), "-inf", oldest_ms))
+        found = await self._batches_of(names)
+        gone = [name for name, batch in zip(names, found, strict=True) if batch is None]
+        if gone:
+            with border():
+                await self.redis.zrem(self.keys.batches(), *gone)
+
+    async def _batches_of(self, names: Sequence[bytes]) -> list[BatchInfo | None]:
+        with border():
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for name in names:
+                    pipe.hgetall(self.keys.batch(batch_tag(BatchName(name.decode()))))
+                stored = await pipe.execute()
+        return [encoding.read_batch(fields) if b"agent" in fields else None for fields in stored]
 
     async def submit(self, batch: BatchInfo, runs: Sequence[NewRun]) -> list[Submitted]:
         tag = batch_tag(batch.name)
@@ -156,15 +183,25 @@ class RedisRunStore:
         word, _, state = (await self._word(ScriptName.FINISH, held, arguments, write)).partition(":")
         if state:
             move(State(state), event)  # the script found a move that the table does not have: this raises
-        await self._keep_batch(tag_of(held.run_id))
+        await self._keep_with(held.run_id)
         return Written(word)
 
-    async def _keep_batch(self, tag: BatchTag) -> None:
-        # In another slot than the run, so not in its script: at worst a batch is forgotten a little early.
+    async def _keep_with(self, run_id: RunId) -> None:
+        """Keep the batch and the agent of a run as long as the run, which is over or about to be, or goes on."""
+        # In other slots than the run, so not in its script: at worst they are forgotten a little early.
+        with border():
+            digest = await _reply(self.redis.hget(self.keys.run(run_id), "agent"))
+        if digest:
+            tag = tag_of(run_id)
+            keys = [self.keys.batch(tag), self.keys.rows(tag), self.keys.agent(AgentDigest(digest.decode()))]
+            await self._renew([*keys, self.keys.batches()], self._retention_s)
+
+    async def _renew(self, keys: Sequence[str], seconds: int) -> None:
+        """Let these keys live for so many seconds at least; those that live for ever do."""
         with border():
             async with self.redis.pipeline(transaction=False) as pipe:
-                pipe.expire(self.keys.batch(tag), self._retention_s)
-                pipe.expire(self.keys.rows(tag), self._retention_s)
+                for key in keys:
+                    pipe.expire(key, seconds, gt=True)
                 await pipe.execute()
 
     async def recover(self, held: Held, write: TurnWrite) -> Written:
@@ -261,6 +298,16 @@ class RedisRunStore:
         arguments = flat(held.fence, held.turn, _nonce(), int(seconds * 1000), sent_ms)
         return Written((await self._eval(ScriptName.SEND_AGAIN, held.run_id, arguments)).decode())
 
+    async def keep(self, tags: Iterable[BatchTag], digests: Iterable[AgentDigest]) -> None:
+        now_ms = self._clock() if self._clock else time.monotonic_ns() // 1_000_000
+        lately = {name: at for name, at in self._kept_ms.items() if now_ms - at < self._keep_every_s * 1000}
+        tags, digests = set(tags) - lately.keys(), set(digests) - lately.keys()
+        if tags or digests:
+            batches = [key for tag in tags for key in self.keys.of_batch(tag)]
+            keys = [*batches, *map(self.keys.agent, digests), self.keys.batches()]
+            await self._renew(keys, self._retention_s + self._keep_every_s)
+        self._kept_ms = {**lately, **dict.fromkeys([*tags, *digests], now_ms)}
+
     async def recover_call(self, held: HeldCall, *, lost: bool = False) -> Written:
         arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), int(lost))
         return Written((await self._eval(ScriptName.RECOVER_CALL, held.run_id, arguments)).decode())
@@ -285,7 +332,7 @@ class RedisRunStore:
 
     async def cancel(self, run_id: RunId) -> Cancelled:
         cancelled = Cancelled((await self._eval(ScriptName.CANCEL, run_id, [_nonce()])).decode())
-        await self._keep_batch(tag_of(run_id))
+        await self._keep_with(run_id)
         return cancelled
 
     async def resolve(self, run_id: RunId, call_id: CallId, entry: EffectRuledOut | CallResult) -> Resolved:
@@ -317,7 +364,7 @@ class RedisRunStore:
     async def redrive(self, held: Held, answers: Fragment | None, entry: Redriven) -> Written:
         arguments = flat(held.fence, held.turn, _nonce(), [answers] if answers else [], encode_entry(entry))
         written = Written((await self._eval(ScriptName.REDRIVE, held.run_id, arguments)).decode())
-        await self._keep_batch(tag_of(held.run_id))
+        await self._keep_with(held.run_id)
         return written
 
     async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
@@ -362,10 +409,14 @@ class RedisRunStore:
         return encoding.read_batch(stored) if b"agent" in stored else None
 
     async def batches(self, *, limit: int) -> list[BatchInfo]:
-        with border():
-            names = await _reply(self.redis.zrevrange(self.keys.batches(), 0, limit - 1))
-        found = [await self.batch(batch_tag(BatchName(name.decode()))) for name in names]
-        return [batch for batch in found if batch]
+        found: list[BatchInfo] = []
+        for start in itertools.count(0, limit):
+            with border():
+                names = await _reply(self.redis.zrevrange(self.keys.batches(), start, start + limit - 1))
+            found += [batch for batch in await self._batches_of(names) if batch]
+            if not names or len(found) >= limit:
+                break
+        return found[:limit]
 
     async def batch_rows(self, tag: BatchTag, *, start: int, count: int) -> list[RunId]:
         with border():

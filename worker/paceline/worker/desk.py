@@ -34,6 +34,8 @@ CLAIM_MARGIN_SECONDS = 60.0
 """Beyond the longest model call: a claim ends by itself for a task that hangs in a living worker."""
 _HOLD_CACHE_SECONDS = 1.0
 _OUTAGE_SECONDS = 1.0
+_ASKED_AGAIN = 0.1
+"""Of the retention: an agent in use is asked for so often, long before the record forgets it."""
 
 
 @dataclass(slots=True)
@@ -124,6 +126,7 @@ class Desk:
         self._holds: dict[str, float] = {}
         self._holds_asked: dict[str, float] = {}
         self._agents: dict[AgentDigest, Agent] = {}
+        self._agents_known_until: dict[AgentDigest, float] = {}
         self._importable: set[AgentDigest] = set()
 
     async def send(self, messages: Sequence[Message]) -> None:
@@ -162,11 +165,14 @@ class Desk:
 
     async def agent(self, digest: AgentDigest) -> Agent:
         """A frozen agent. Raises Bug if the record has lost it."""
-        if digest not in self._agents:
+        now = _now_seconds()
+        if now >= self._agents_known_until.get(digest, now):
             frozen = await self.store.agent(digest)
             if frozen is None:
                 raise Bug(f"the record has no agent {digest}")
             self._agents[digest] = Agent.thaw(frozen)
+            # The record keeps what is asked for.
+            self._agents_known_until[digest] = now + _ASKED_AGAIN * self.settings.retention_seconds
         return self._agents[digest]
 
     def tool(self, path: str) -> Tool:

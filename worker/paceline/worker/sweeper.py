@@ -11,7 +11,7 @@ from typing import assert_never
 from paceline.core.agent import Agent
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.errors import Bug, InfrastructureError, NewerVersion
-from paceline.core.ids import Incarnation
+from paceline.core.ids import Incarnation, tag_of
 from paceline.core.ledger import AttemptLost, Ended
 from paceline.core.run import Run
 from paceline.core.wire import Queue, queue_of_turn
@@ -76,6 +76,8 @@ class Sweeper:
         return len(due)
 
     async def _mend_all(self, examined: Sequence[Examined]) -> None:
+        runs = [found.run for found in examined]
+        await self.desk.store.keep({tag_of(run.run_id) for run in runs}, {run.agent for run in runs})
         view = await self._view(examined)
         for at in range(0, len(examined), _MENDED_AT_ONCE):
             if at and not await self._may_sweep():
