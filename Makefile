@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint types unit chaos bench redis-server rabbitmq lock clean
+.PHONY: help demo test lint types unit slow chaos bench redis-server rabbitmq lock clean
 
 help:            ## list what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,9 @@ types: $(VENV)/dev.stamp     ## mypy, strict
 unit: $(VENV)/dev.stamp redis-server    ## the test suite
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report --skip-covered --sort=cover
+
+slow: $(VENV)/dev.stamp redis-server rabbitmq   ## the few tests that take their time (failover without durability, RabbitMQ, idle runs)
+	$(BIN)/python -m pytest -m slow
 
 RUNS ?= 2000
 SECONDS ?= 180

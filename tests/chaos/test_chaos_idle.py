@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from chaos.idle import measure_idle
 from integration.fleet import FleetPlan
 
 
+@pytest.mark.slow
 def test_runs_on_hold_send_no_messages_and_cost_no_more_commands_than_none(tmp_path: Path) -> None:
     plan = FleetPlan(workers=1, claim_seconds=3, sweep_seconds=0.5)
     report = measure_idle(tmp_path, runs=100, seconds=4, plan=plan)

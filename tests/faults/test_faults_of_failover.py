@@ -90,7 +90,7 @@ def _terminate(real: RealFleet) -> None:
         real.terminate(worker)
 
 
-@pytest.mark.parametrize("durability", ["fast", "replicated"])
+@pytest.mark.parametrize("durability", [pytest.param("fast", marks=pytest.mark.slow), "replicated"])
 def test_runs_end_after_a_failover_that_lost_writes(tmp_path: Path, durability: str) -> None:
     with watched_fleet(tmp_path, durability=durability) as watched:
         real = watched.real

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from faults.stage import CLAIM_SECONDS, RUNS, report_of, script, when_under_way
 from integration.fleet import FleetPlan, RealFleet
 from redis import Redis
@@ -13,6 +14,7 @@ from paceline.producer.fleet import Fleet
 from paceline.producer.settings import ProducerSettings
 
 
+@pytest.mark.slow
 def test_runs_end_though_a_worker_is_killed(tmp_path: Path, rabbitmq_url: str) -> None:
     plan = FleetPlan(workers=2, claim_seconds=CLAIM_SECONDS, environment={"PACELINE_BROKER_URL": rabbitmq_url})
     with RealFleet(tmp_path, script, plan) as real, ExitStack() as stack:
