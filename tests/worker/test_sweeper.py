@@ -11,7 +11,7 @@ from support.clock import FakeClock
 from support.runs import BATCH, a_row
 
 from paceline.core.agent import Agent
-from paceline.core.ids import Incarnation, RunId
+from paceline.core.ids import Incarnation, RunId, batch_tag
 from paceline.core.wire import Queue
 from paceline.store.memory import MemoryRunStore
 from paceline.store.port import Claim, Examined, Held, Written
@@ -48,16 +48,16 @@ def a_sweeper(store: MemoryRunStore, name: str, sent: list[Message]) -> Sweeper:
     return Sweeper(desk=desk, empty_queues=lambda: frozenset(Queue))
 
 
-async def _submitted(store: MemoryRunStore) -> None:
+async def _overdue(store: MemoryRunStore, clock: FakeClock) -> None:
     await store.put_agent(AGENT.digest, AGENT.freeze())
     await store.submit(await store.open_batch(replace(BATCH, agent=AGENT.digest)), ROWS)
+    clock.pass_seconds(31)
 
 
 async def test_two_sweeps_at_once_send_a_lost_message_once() -> None:
     clock, sent = FakeClock(), list[Message]()
     store = _AnybodySweeps(clock)
-    await _submitted(store)
-    clock.pass_seconds(31)
+    await _overdue(store, clock)
     await asyncio.gather(*(a_sweeper(store, name, sent).sweep() for name in ("worker-1", "worker-2")))
     assert sorted(message.run_id for message in sent) == sorted(row.run_id for row in ROWS)
 
@@ -77,12 +77,6 @@ class _OneRunIsUnreadable(MemoryRunStore):
     async def examine(self, run_ids: Sequence[RunId]) -> list[Examined | None]:
         found = await super().examine(run_ids)
         return [None if run_id == ROWS[0].run_id else examined for run_id, examined in zip(run_ids, found, strict=True)]
-
-
-async def _overdue(store: MemoryRunStore, clock: FakeClock) -> None:
-    await store.put_agent(AGENT.digest, AGENT.freeze())
-    await store.submit(await store.open_batch(replace(BATCH, agent=AGENT.digest)), ROWS)
-    clock.pass_seconds(31)
 
 
 @pytest.mark.parametrize("kind", [_OneRunBreaks, _OneRunIsUnreadable])
@@ -114,3 +108,15 @@ async def test_a_sweep_that_needs_no_broker_goes_on_while_the_broker_is_away(cap
     clock.pass_seconds(60)
     await sweeper.sweep()
     assert [record.levelname for record in caplog.records if "broker" in record.message] == ["WARNING"]
+
+
+async def test_what_is_swept_for_weeks_keeps_its_agent_and_its_batch() -> None:
+    clock = FakeClock()
+    store = MemoryRunStore(clock)
+    await _overdue(store, clock)
+    sweeper = a_sweeper(store, "worker-1", [])
+    for _ in range(4):
+        clock.pass_seconds(6 * 86_400)
+        await sweeper.sweep()
+    assert await store.agent(AGENT.digest) == AGENT.freeze()
+    assert len(await store.batch_rows(batch_tag(BATCH.name), start=0, count=99)) == len(ROWS)
