@@ -618,10 +618,11 @@ class MemoryRunStore:
     async def servers(self) -> str:
         return "memory"
 
-    async def beat(self, report: WorkerReport, *, alive_seconds: float, former: Sequence[Incarnation] = ()) -> None:
+    async def beat(self, report: WorkerReport, *, alive_seconds: float, former: Sequence[Incarnation] = ()) -> int:
         until_ms = self._now_ms() + _ms(alive_seconds)
         self._workers[report.incarnation] = (report, until_ms)
         self._former_ms.update(dict.fromkeys(former, until_ms))
+        return self._now_ms()
 
     async def retire(self, incarnation: Incarnation) -> None:
         self._workers.pop(incarnation, None)

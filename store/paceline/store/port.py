@@ -511,8 +511,11 @@ class RunStore(Protocol):
         It is another one when a server was started again or another took its place: either may have lost writes.
         """
 
-    async def beat(self, report: WorkerReport, *, alive_seconds: float, former: Sequence[Incarnation] = ()) -> None:
-        """Say that this worker lives, for so many seconds more; under its former names too, where they hold claims."""
+    async def beat(self, report: WorkerReport, *, alive_seconds: float, former: Sequence[Incarnation] = ()) -> int:
+        """Say that this worker lives, for so many seconds more; under its former names too, where they hold claims.
+
+        Answers with the time by the record's clock.
+        """
 
     async def retire(self, incarnation: Incarnation) -> None:
         """Say that this worker is gone: what it still holds may be recovered at once."""

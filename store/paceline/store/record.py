@@ -441,7 +441,7 @@ class RedisRunStore:
             found = await infos(self.redis, "server")
         return " ".join(sorted(str(info["run_id"]) for info in found.values()))
 
-    async def beat(self, report: WorkerReport, *, alive_seconds: float, former: Sequence[Incarnation] = ()) -> None:
+    async def beat(self, report: WorkerReport, *, alive_seconds: float, former: Sequence[Incarnation] = ()) -> int:
         alive_ms, now = int(alive_seconds * 1000), await self.now_ms()
         with border():
             async with self.redis.pipeline(transaction=False) as pipe:
@@ -452,6 +452,7 @@ class RedisRunStore:
                 pipe.zremrangebyscore(self.keys.workers(), "-inf", now - alive_ms)
                 pipe.expire(self.keys.workers(), self._retention_s)
                 await pipe.execute()
+        return now
 
     async def retire(self, incarnation: Incarnation) -> None:
         with border():

@@ -27,6 +27,7 @@ from .join import join_turn
 from .messages import Message
 from .process import WorkerProcess
 from .publishing import PublishingAmqp
+from .record_clock import RecordClock
 from .settings import Settings
 from .transport import transport_options
 from .turn import take_turn
@@ -40,8 +41,9 @@ def create_app(settings: Settings) -> Celery:
     address = broker_address(settings.broker, prefix=settings.prefix)
     app = Celery("paceline", broker=address.url, backend=RecordBackend, amqp=PublishingAmqp)
     app.conf.update(_configuration(settings, address))
-    dispatcher = Dispatcher(app)
-    process = WorkerProcess(settings, send=dispatcher.send, empty_queues=lambda: _empty_queues(app))
+    clock = RecordClock()
+    dispatcher = Dispatcher(app, clock.now_ms)
+    process = WorkerProcess(settings, send=dispatcher.send, empty_queues=lambda: _empty_queues(app), clock=clock)
     _add_tasks(app, process, dispatcher)
     _add_life_cycle(app, process, settings)
     return app
@@ -85,7 +87,7 @@ def _add_tasks(app: Celery, process: WorkerProcess, dispatcher: Dispatcher) -> N
         # The queue it came from, not the one its like goes to: a first turn that was held comes with the others.
         queue = str((task.request.delivery_info or {}).get("routing_key"))
         if sent_ms and queue in {*Queue}:
-            process.start().in_flight.note_delivery(Queue(queue), int(sent_ms))
+            process.start().note_delivery(Queue(queue), int(sent_ms))
 
     def send(messages: Sequence[Message]) -> None:
         dispatcher.send(messages)

@@ -18,9 +18,10 @@ from paceline.tools import ToolResult, run_tool
 
 from .call_context import KILL_MARGIN_SECONDS, prepare
 from .call_result import RanCall, call_result, error_result, once_more, store_result
-from .desk import Desk, now_ms, until_written
+from .desk import Desk, until_written
 from .doubt import LostTry, put_in_doubt, reconcile_call
 from .onward import due_messages
+from .record_clock import now_ms
 
 log = logging.getLogger("paceline.call")
 

@@ -10,8 +10,9 @@ from paceline.core.transcript import result_block
 from paceline.store.port import CallResult, CallWritten, HeldCall, OpenCall
 from paceline.tools import ToolResult
 
-from .desk import Desk, now_ms, until_written
+from .desk import Desk, until_written
 from .messages import ChordMessage, Message
+from .record_clock import now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

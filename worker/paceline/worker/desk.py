@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from .confinement import Guard, unguarded
 from .lives import Lives
 from .messages import Message
 from .model import ModelClient
+from .record_clock import RecordClock, believed_ms
 from .settings import Settings
 
 T = TypeVar("T")
@@ -112,7 +112,9 @@ class Desk:
         incarnation: Incarnation,
         send: Callable[[Sequence[Message]], None],
         guard: Guard = unguarded,
+        clock: RecordClock | None = None,
     ) -> None:
+        self.clock = clock or RecordClock()
         self.settings = settings
         self.store = store
         self.model = model
@@ -138,6 +140,12 @@ class Desk:
         """Send this after a wait. A timer that dies with its process is made good by the sweeper."""
         loop = asyncio.get_running_loop()
         loop.call_later(seconds, lambda: loop.run_in_executor(None, self._send, (message,)))
+
+    def note_delivery(self, queue: Queue, sent_ms: int) -> None:
+        """A message came here, from a sender that says when it sent it."""
+        believed = believed_ms(sent_ms, self.clock.now_ms())
+        if believed is not None:
+            self.in_flight.note_delivery(queue, believed)
 
     async def hold_model(self, model: str, *, seconds: float) -> None:
         """Let no run of the fleet call this model for so many seconds at least."""
@@ -210,11 +218,6 @@ async def until_written(write: Callable[[], Coroutine[Any, Any, T]]) -> T:
         except InfrastructureError as error:
             log.warning("waiting for the record: %s", error)
             await asyncio.sleep(_OUTAGE_SECONDS)
-
-
-def now_ms() -> int:
-    """The time of this machine: for what is measured and told, never for what is decided between machines."""
-    return int(time.time() * 1000)
 
 
 def _now_seconds() -> float:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, assert_never
 
 from celery import Celery, chord
@@ -13,15 +12,17 @@ from paceline.core.ids import RunId
 from paceline.core.wire import JOIN_TASK, SENT_HEADER, TOOL_TASK, TURN_TASK, Queue
 
 from .messages import ChordMessage, JoinMessage, Message, TurnMessage
+from .record_clock import now_ms
 
 log = logging.getLogger("paceline.dispatch")
 
 
 class Dispatcher:
-    """Sends messages by task name."""
+    """Sends messages by task name. `now_ms` is the time that they bear as that of their sending."""
 
-    def __init__(self, app: Celery) -> None:
+    def __init__(self, app: Celery, now_ms: Callable[[], int] = now_ms) -> None:
         self._app = app
+        self._now_ms = now_ms
 
     def send(self, messages: Iterable[Message]) -> None:
         """Hand these to the broker. Raises nothing: a message that could not be sent is sent again by the sweeper."""
@@ -58,7 +59,7 @@ class Dispatcher:
             args=arguments,
             immutable=True,
             queue=queue.value,
-            headers={SENT_HEADER: int(time.time() * 1000)},
+            headers={SENT_HEADER: self._now_ms()},
             # What Celery would find out anew for each message, at a third of the price of sending it.
             declare=(),
             argsrepr=repr(arguments),

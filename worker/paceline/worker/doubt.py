@@ -17,7 +17,8 @@ from paceline.tools import NotRan, ToolResult, Unknown, reconcile_tool
 
 from .call_context import KILL_MARGIN_SECONDS, prepare
 from .call_result import RanCall, call_result, error_result, once_more, store_result
-from .desk import Desk, now_ms, until_written
+from .desk import Desk, until_written
+from .record_clock import now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ import socket
 from paceline.core.errors import InfrastructureError
 from paceline.store.port import WorkerReport
 
-from .desk import Desk, now_ms
+from .desk import Desk
+from .record_clock import now_ms
 
 log = logging.getLogger("paceline.liveness")
 
@@ -35,7 +36,8 @@ async def beat_forever(desk: Desk) -> None:
 async def _beat(desk: Desk, started_ms: int) -> None:
     lives = desk.lives
     lives.note_servers(await desk.store.servers())
-    await desk.store.beat(_report(desk, started_ms), alive_seconds=desk.settings.claim_seconds, former=lives.in_use())
+    alive_seconds, former = desk.settings.claim_seconds, lives.in_use()
+    desk.clock.learn(await desk.store.beat(_report(desk, started_ms), alive_seconds=alive_seconds, former=former))
     for name in lives.ended():
         await desk.store.retire(name)
         lives.forget(name)

@@ -17,10 +17,11 @@ from paceline.store.port import RunStore
 from paceline.tools import Registry, Tool, read_result_tool
 
 from .confinement import Guard, unguarded
-from .desk import CLAIM_MARGIN_SECONDS, Desk, now_ms
+from .desk import CLAIM_MARGIN_SECONDS, Desk
 from .liveness import beat_forever
 from .messages import Message
 from .model import AnthropicModel
+from .record_clock import RecordClock, now_ms
 from .settings import Settings
 from .sweeper import Sweeper
 from .telemetry.switch import is_on
@@ -34,8 +35,11 @@ Send = Callable[[Sequence[Message]], None]
 class WorkerProcess:
     """Starts when it is first needed or told to; ends by `stop`."""
 
-    def __init__(self, settings: Settings, *, send: Send, empty_queues: Callable[[], frozenset[Queue]]) -> None:
+    def __init__(
+        self, settings: Settings, *, send: Send, empty_queues: Callable[[], frozenset[Queue]], clock: RecordClock
+    ) -> None:
         self._settings = settings
+        self._clock = clock
         self._send = send
         self._empty_queues = empty_queues
         self._lock = threading.Lock()
@@ -86,6 +90,7 @@ class WorkerProcess:
             incarnation=Incarnation(f"{os.getpid()}-{secrets.token_hex(5)}"),
             send=self._send,
             guard=guard,
+            clock=self._clock,
         )
         desk.background.append(asyncio.ensure_future(beat_forever(desk)))
         desk.background.append(

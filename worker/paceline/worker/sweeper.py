@@ -17,9 +17,10 @@ from paceline.core.run import Run
 from paceline.core.wire import Queue, queue_of_turn
 from paceline.store.port import CallState, Examined, Held, HeldCall, TurnWrite, Written
 
-from .desk import Desk, now_ms
+from .desk import Desk
 from .doubt import LostTry, put_in_doubt
 from .messages import ChordMessage, JoinMessage, Message, TurnMessage
+from .record_clock import believed_ms, now_ms
 from .sweep import EndRun, LookAgain, MendCalls, RecoverTurn, Repair, SendJoin, SendTurn, View, repair
 
 log = logging.getLogger("paceline.sweeper")
@@ -100,10 +101,11 @@ class Sweeper:
     async def _view(self, examined: Sequence[Examined]) -> View:
         settings = self.desk.settings
         owners = {Incarnation(owner) for found in examined for owner in _owners(found)} - {_OWNERLESS}
+        now_ms = await self.desk.store.now_ms()
         return View(
-            now_ms=await self.desk.store.now_ms(),
+            now_ms=now_ms,
             alive_ms=await self.desk.store.alive_ms(sorted(owners)) if owners else {},
-            delivered_ms=await self._delivered_ms(),
+            delivered_ms=await self._delivered_ms(now_ms),
             empty=await self._empty(),
             claim_seconds=settings.claim_seconds,
             poison_after=settings.poison_after,
@@ -122,11 +124,11 @@ class Sweeper:
         problems.pop(_BROKER, None)
         return empty
 
-    async def _delivered_ms(self) -> dict[Queue, int]:
+    async def _delivered_ms(self, now_ms: int) -> dict[Queue, int]:
         newest: dict[Queue, int] = {}
         for report in await self.desk.store.workers():
             for queue in (queue for queue in Queue if queue in report.delivered_ms):  # a newer worker may have others
-                moment = report.delivered_ms[queue]
+                moment = believed_ms(report.delivered_ms[queue], now_ms) or 0
                 newest[queue] = max(moment, newest.get(queue, 0))
         return newest
 

@@ -38,9 +38,10 @@ from paceline.store.port import Begun, Held, NotBegun, OpenCall, TurnWrite, Writ
 
 from .call import run_call, run_inline
 from .call_result import RanCall
-from .desk import Desk, now_ms, until_written
+from .desk import Desk, until_written
 from .messages import JoinMessage, Message, TurnMessage
 from .onward import chord_of, due_messages
+from .record_clock import now_ms
 
 log = logging.getLogger("paceline.turn")
 
