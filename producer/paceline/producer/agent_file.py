@@ -92,7 +92,7 @@ def load_agent_file(path: str | os.PathLike[str], *, search_paths: Iterable[str 
     file = Path(path)
     yaml_file = _read(file)
     section = _checked(file, yaml_file)
-    registry = Registry(dict.fromkeys(Path(folder).resolve() for folder in (file.parent, Path.cwd(), *search_paths)))
+    registry = Registry([file.parent, Path.cwd(), *search_paths])
     server_tools = {place: entry for place, entry in enumerate(section.tools) if is_server_tool(entry)}
     own_entries = [(place, entry) for place, entry in enumerate(section.tools) if place not in server_tools]
     own_tools, problems = _load_tools(registry, own_entries)

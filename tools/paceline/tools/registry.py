@@ -29,7 +29,7 @@ class Registry:
     """
 
     def __init__(self, search_paths: Iterable[str | os.PathLike[str]] = ()) -> None:
-        self._search_paths = [str(Path(path).resolve()) for path in search_paths]
+        self._search_paths = list(dict.fromkeys(str(Path(path).resolve()) for path in search_paths))
         self._tools: dict[str, Tool] = {}
         # importlib.invalidate_caches() of two threads at once raises KeyError.
         self._loading = threading.Lock()
