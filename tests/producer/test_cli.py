@@ -169,6 +169,8 @@ def test_batches_are_listed_with_what_they_wait_for(capsys: pytest.CaptureFixtur
     said = Said(capsys, "status")
     assert said.out.splitlines()[1].split() == ["nightly", "2", "2", "0", "0", "0", "0", "0", "$0.0000"]
     assert "nightly waits: no worker is alive" in said.out
+    finish("nightly", "a", StopReason.FINISH_TOOL)
+    assert Said(capsys, "status").out.splitlines()[1].split()[6:8] == ["1", "0"]
     (data,) = Said(capsys, "status", "--json").json
     assert data["waiting"] == ["no worker is alive: start some with `paceline worker`"]
 

@@ -13,6 +13,7 @@ from .printing import print_json, print_table
 from .run import exit_code, print_ends
 
 if TYPE_CHECKING:
+    from paceline.core.agent import Agent
     from paceline.producer.fleet import Batch, BatchStatus, Fleet
 
 _LISTED = 20
@@ -113,8 +114,22 @@ def _waits(fleet: Fleet, batch: Batch) -> list[str]:
     from paceline.producer.waiting import why_runs_wait
 
     return why_runs_wait(
-        batch.status(), fleet.workers(), batch.records(), now_ms=fleet.now_ms(), get_workers=how_to_get_workers()
+        batch.status(),
+        fleet.workers(),
+        batch.records(),
+        now_ms=fleet.now_ms(),
+        agent=_readable_agent(batch),
+        get_workers=how_to_get_workers(),
     )
+
+
+def _readable_agent(batch: Batch) -> Agent | None:
+    from paceline.core.errors import NewerVersion
+
+    try:
+        return batch.agent()
+    except NewerVersion:
+        return None
 
 
 def _as_json(fleet: Fleet, batch: Batch) -> dict[str, object]:
@@ -139,6 +154,7 @@ def _tell(fleet: Fleet, batch: Batch) -> None:
 
 
 def _list(fleet: Fleet, batches: list[Batch]) -> None:
+    from paceline.core.lifecycle import State
     from paceline.producer.progress import Start, dollars, progress_of
 
     if not batches:
@@ -148,7 +164,7 @@ def _list(fleet: Fleet, batches: list[Batch]) -> None:
     for batch in batches:
         now = batch.status()
         progress = progress_of(now, Start(at_seconds=0, done=0), 0)
-        succeeded = sum(n for reason, n in now.counts.reasons.items() if reason == "final_answer")
+        succeeded = now.counts.states[State.SUCCEEDED]
         rows.append(
             (batch.name, progress.rows, progress.queued, progress.running, progress.held, progress.undecided, succeeded,
              progress.done - succeeded, dollars(progress.cost_usd))
