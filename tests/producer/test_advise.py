@@ -58,7 +58,7 @@ def test_runs_that_are_over_are_read_from_the_record(behind: MemoryFleet) -> Non
     behind.finish(runs[0])
     behind.finish(runs[1])
     behind.finish(runs[2], Outcome(reason=StopReason.TOKEN_BUDGET, message="too many"))
-    advice = batch_advice(behind.fleet, batch)
+    advice = batch_advice(batch)
     turns, tokens, seconds, usd = advice.limits
     assert (advice.finished, advice.succeeded) == (3, 2)
     assert (turns.p95, tokens.p95, seconds.p95, usd.p95) == (1, TOKENS, 0.25, 0.000007)
@@ -75,7 +75,7 @@ def test_a_batch_whose_agent_is_gone_is_told_of(behind: MemoryFleet, monkeypatch
 
     monkeypatch.setattr(behind.store, "agent", gone)
     with pytest.raises(UnknownBatch, match="the agent of batch 'nightly' is no longer on record"):
-        batch_advice(behind.fleet, batch)
+        batch_advice(batch)
 
 
 def test_limits_that_idle_and_limits_that_cut_are_named(

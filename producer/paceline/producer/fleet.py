@@ -337,6 +337,11 @@ class Batch:
     def tag(self) -> BatchTag:
         return batch_tag(self.info.name)
 
+    def agent(self) -> Agent | None:
+        """The agent of its runs; None where it is not on record any more. Raises NewerVersion."""
+        frozen = self._fleet.loop.run(self._fleet.store.agent(self.info.agent))
+        return Agent.thaw(frozen) if frozen else None
+
     def status(self) -> BatchStatus:
         """Counts and totals, exact."""
         return BatchStatus(info=self.info, counts=self._fleet.loop.run(self._fleet.store.counts(self.tag)))

@@ -7,11 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from paceline.core.advice import HEADROOM, Advice, FinishedRun, LimitAdvice, advise
-from paceline.core.agent import Agent
 from paceline.core.errors import UnknownBatch
 from paceline.store.port import RunRecord
 
-from .fleet import Batch, Fleet
+from .fleet import Batch
 from .progress import count_text, counted, dollars, duration
 from .result import result_of
 
@@ -19,12 +18,12 @@ _FEW = 20
 """Of fewer runs the p95 is the largest."""
 
 
-def batch_advice(fleet: Fleet, batch: Batch) -> Advice:
+def batch_advice(batch: Batch) -> Advice:
     """The advice of the batch's runs that are over, as they stand."""
-    frozen = fleet.loop.run(fleet.store.agent(batch.info.agent))
-    if frozen is None:
+    agent = batch.agent()
+    if agent is None:
         raise UnknownBatch(f"the agent of batch {batch.name!r} is no longer on record, nor are its limits")
-    return advise(Agent.thaw(frozen), filter(None, map(_finished, batch.records())))
+    return advise(agent, filter(None, map(_finished, batch.records())))
 
 
 def _finished(record: RunRecord) -> FinishedRun | None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from paceline.core.agent import Agent
 from paceline.core.lifecycle import State
 from paceline.store.port import RunRecord, WorkerReport
 
 from .fleet import BatchStatus
 from .progress import counted, duration
 
+_TOOL_PROBLEM = re.compile(r"tool (path )?'(?P<path>[^']*)'")
+"""How a ToolLoadError begins: it concerns the batches whose agent has this tool."""
 RUNS_LOOKED_AT = 5_000
 """Runs on hold have their reasons one by one: of a large batch the first ones must do."""
 
@@ -22,15 +26,17 @@ def why_runs_wait(
     records: Iterable[RunRecord],
     *,
     now_ms: int,
+    agent: Agent | None = None,
     get_workers: str = "start some with `paceline worker`",
 ) -> list[str]:
     """Sentences for a person, the gravest first; none for a batch that gets on or is over.
 
-    `get_workers` is what to do where there are none.
+    `agent`, where it is on record, says which of the workers' problems are the batch's. `get_workers` is what to do
+    where there are no workers.
     """
     if status.is_done:
         return []
-    problems = Counter(problem for worker in workers for problem in worker.problems)
+    problems = Counter(problem for worker in workers for problem in worker.problems if _concerns(problem, agent))
     return [
         *([] if workers else [f"no worker is alive: {get_workers}"]),
         *(
@@ -41,6 +47,11 @@ def why_runs_wait(
         *_decisions(status),
         *_backlog(status, workers),
     ]
+
+
+def _concerns(problem: str, agent: Agent | None) -> bool:
+    tool = _TOOL_PROBLEM.match(problem)
+    return agent is None or tool is None or tool["path"] in {spec.path for spec in agent.tools}
 
 
 def _holds(records: Iterable[RunRecord], now_ms: int) -> list[str]:

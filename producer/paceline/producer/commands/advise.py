@@ -15,7 +15,7 @@ def advise(batch: BatchArgument, as_json: JsonOption = False) -> None:
 
     with opened_fleet() as fleet:
         found = fleet.batch(batch)
-        advice, active = observed.batch_advice(fleet, found), found.status().counts.active
+        advice, active = observed.batch_advice(found), found.status().counts.active
     if as_json:
         print_json({"batch": batch, "active": active, **observed.advice_json(advice)})
         return
