@@ -291,6 +291,14 @@ def test_failed_runs_are_listed_of_one_batch_or_of_all(behind: MemoryFleet) -> N
     assert [record.run.run_id for record in behind.fleet.dead(limit=3)] == [*ids("two", "b", "a"), *ids("one", "b")]
 
 
+def test_a_run_of_an_agent_that_only_a_newer_version_can_read_is_shown_without_it(behind: MemoryFleet) -> None:
+    newer = json.dumps(json.loads(AGENT.freeze()) | {"version": 2}).encode()
+    batch = behind.fleet.submit(AGENT, ROWS[:1], batch="nightly")
+    behind.fleet.loop.run(behind.store.put_agent(AGENT.digest, newer))
+    assert behind.fleet.show(*ids("nightly", "a")).agent is None
+    assert batch.agent() is None
+
+
 def test_calls_that_a_failed_run_left_open_are_answered_truly(behind: MemoryFleet) -> None:
     behind.fleet.submit(AGENT, ROWS[:1], batch="nightly")
     (run,) = ids("nightly", "a")

@@ -7,7 +7,7 @@ import pytest
 from support.runs import SPENT
 
 from paceline.core.endings import ENDINGS, StopReason
-from paceline.core.errors import InfrastructureError, UsageError
+from paceline.core.errors import InfrastructureError, NewerVersion, UsageError
 from paceline.core.ids import AgentDigest, BatchName, run_id, trace_id
 from paceline.core.lifecycle import State, Status
 from paceline.core.run import Run, Spent
@@ -32,6 +32,11 @@ def a_result(reason: StopReason = StopReason.FINAL_ANSWER) -> Result:
     ending = ENDINGS[reason]
     blames = ending.error_class or ""
     return result_of(RunRecord(run=replace(RUN, state=State(ending.status)), reason=reason, error_class=blames))
+
+
+def test_a_stop_reason_of_a_newer_version_is_refused_as_that() -> None:
+    with pytest.raises(NewerVersion, match=f"run {RUN.run_id} ended by 'batch_budget', which only a newer"):
+        result_of(replace(SUCCESS, reason="batch_budget"))
 
 
 def test_a_result_has_exactly_the_fields_that_are_promised() -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from paceline.core.agent import Agent
 from paceline.core.broker_address import broker_address
-from paceline.core.errors import InfrastructureError, UnknownBatch, UnknownRun, UsageError
+from paceline.core.errors import InfrastructureError, NewerVersion, UnknownBatch, UnknownRun, UsageError
 from paceline.core.ids import BatchName, BatchTag, CallId, RunId, batch_tag, tag_of
 from paceline.core.ledger import Entry
 from paceline.core.lifecycle import CAN_GO_ON, State
@@ -293,11 +293,10 @@ class Fleet:
         record = await self.store.run(run_id)
         if record is None:
             raise self._unknown_run(run_id)
-        frozen = await self.store.agent(record.run.agent)
         return RunStory(
             record=record,
             batch=await self.store.batch(tag_of(run_id)),
-            agent=Agent.thaw(frozen) if frozen else None,
+            agent=_readable(await self.store.agent(record.run.agent)),
             ledger=await self.store.ledger(run_id),
             calls=await self.store.open_call_states(run_id),
             transcript=await self.store.transcript(run_id),
@@ -338,9 +337,8 @@ class Batch:
         return batch_tag(self.info.name)
 
     def agent(self) -> Agent | None:
-        """The agent of its runs; None where it is not on record any more. Raises NewerVersion."""
-        frozen = self._fleet.loop.run(self._fleet.store.agent(self.info.agent))
-        return Agent.thaw(frozen) if frozen else None
+        """The agent of its runs; None where it is not on record any more, or only a newer paceline can read it."""
+        return _readable(self._fleet.loop.run(self._fleet.store.agent(self.info.agent)))
 
     def status(self) -> BatchStatus:
         """Counts and totals, exact."""
@@ -439,6 +437,13 @@ def has_state(record: RunRecord, wanted: str) -> bool:
 def known_states() -> list[str]:
     """The names that `has_state` knows."""
     return sorted({*State, *(state.status for state in State)})
+
+
+def _readable(frozen: bytes | None) -> Agent | None:
+    try:
+        return Agent.thaw(frozen) if frozen else None
+    except NewerVersion:
+        return None
 
 
 def _not_over(count: int) -> str:

@@ -22,7 +22,7 @@ def batch_advice(batch: Batch) -> Advice:
     """The advice of the batch's runs that are over, as they stand."""
     agent = batch.agent()
     if agent is None:
-        raise UnknownBatch(f"the agent of batch {batch.name!r} is no longer on record, nor are its limits")
+        raise UnknownBatch(f"the agent of batch {batch.name!r} is no longer on record, or of a newer paceline")
     return advise(agent, filter(None, map(_finished, batch.records())))
 
 

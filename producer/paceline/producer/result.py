@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.core.endings import ENDINGS, StopReason
+from paceline.core.errors import NewerVersion
 from paceline.core.ids import RunId, trace_id
 from paceline.core.lifecycle import Status
 from paceline.core.run import Run
@@ -103,9 +104,12 @@ def cost_usd(nanousd: int, unpriced_calls: int) -> float | None:
 
 
 def result_of(record: RunRecord) -> Result:
-    """The result of a run as it stands; of one that is not over, without stop reason and answer."""
+    """The result of a run as it stands; of one that is not over, without stop reason and answer.
+
+    Raises NewerVersion for a stop reason that is not known here.
+    """
     run = record.run
-    reason = StopReason(record.reason) if record.reason else None
+    reason = _stop_reason(record)
     return Result(
         id=run.row_id,
         run_id=run.run_id,
@@ -122,6 +126,15 @@ def result_of(record: RunRecord) -> Result:
         attempts=run.attempts,
         trace_id=trace_id(run.run_id),
     )
+
+
+def _stop_reason(record: RunRecord) -> StopReason | None:
+    try:
+        return StopReason(record.reason) if record.reason else None
+    except ValueError:
+        raise NewerVersion(
+            f"run {record.run.run_id} ended by {record.reason!r}, which only a newer paceline knows: upgrade this one"
+        ) from None
 
 
 def _turns(run: Run, reason: StopReason | None) -> int:

@@ -13,7 +13,6 @@ from .printing import print_json, print_table
 from .run import exit_code, print_ends
 
 if TYPE_CHECKING:
-    from paceline.core.agent import Agent
     from paceline.producer.fleet import Batch, BatchStatus, Fleet
 
 _LISTED = 20
@@ -64,6 +63,7 @@ def results(
     batch: BatchArgument, output: OutputOption = None, force: ForceOption = False, as_json: JsonOption = False
 ) -> None:
     """The results of a batch as JSONL, in the order of its input: to --output, else to stdout."""
+    from paceline.producer.progress import counted
     from paceline.producer.results_file import result_line, write_results
 
     if output is not None and not force:
@@ -79,7 +79,7 @@ def results(
     if as_json:
         print_json({"batch": batch, "output": str(output), "rows": count})
     else:
-        typer.echo(f"{count} results: {output}", err=True)
+        typer.echo(f"{counted(count, 'result')}: {output}", err=True)
 
 
 def _refuse_existing(output: Path) -> None:
@@ -118,18 +118,9 @@ def _waits(fleet: Fleet, batch: Batch) -> list[str]:
         fleet.workers(),
         batch.records(),
         now_ms=fleet.now_ms(),
-        agent=_readable_agent(batch),
+        agent=batch.agent(),
         get_workers=how_to_get_workers(),
     )
-
-
-def _readable_agent(batch: Batch) -> Agent | None:
-    from paceline.core.errors import NewerVersion
-
-    try:
-        return batch.agent()
-    except NewerVersion:
-        return None
 
 
 def _as_json(fleet: Fleet, batch: Batch) -> dict[str, object]:
