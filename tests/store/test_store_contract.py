@@ -265,12 +265,25 @@ async def test_a_hold_waits_for_its_moment_without_an_owner(world: World) -> Non
     driven = await a_queued_run(world.store)
     await driven.begin()
     write = TurnWrite(streaks=Streaks(throttles=1))
-    assert await world.store.hold(driven.held, write, seconds=2.5, reason="529 overloaded") is Written.WRITTEN
+    held = await world.store.hold(driven.held, write, seconds=2.5, reason="529 overloaded", timed=True)
+    assert held is Written.WRITTEN
     run = await driven.look()
     until_ms = world.clock.now_ms + 2_500
     assert (run.state, run.turn, run.owner, run.claim_until_ms) == (State.ON_HOLD, 1, "", 0)
     assert (run.hold_until_ms, run.hold_reason, run.sent_ms) == (until_ms, "529 overloaded", until_ms)
     assert run.streaks == Streaks(throttles=1)
+
+
+@pytest.mark.parametrize("timed", [True, False])
+async def test_a_hold_is_looked_at_in_time_and_later_if_its_message_is_sent_anyway(world: World, timed: bool) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.begin()
+    await world.store.hold(driven.held, A_WRITE, seconds=2.5, reason="busy", timed=timed)
+    assert bool((await driven.look()).sent_ms) is timed
+    await world.let_pass(2.5)
+    assert await world.store.due(limit=1) == ([] if timed else [driven.run_id])
+    await world.let_pass(30)
+    assert await world.store.due(limit=1) == [driven.run_id]
 
 
 async def test_why_a_run_was_held_is_known_until_its_turn_is_over(world: World) -> None:

@@ -163,8 +163,14 @@ def test_a_hold_is_left_alone_until_its_moment() -> None:
     assert mended(on_hold(until_seconds=40, sent_seconds=40)) == LookAgain(seconds=40)
 
 
-def test_a_hold_that_is_over_is_sent_though_there_is_a_backlog() -> None:
-    assert mended(on_hold(until_seconds=-1, sent_seconds=-1), BACKLOG) == SendTurn()
+def test_a_hold_that_nobody_timed_is_sent_though_there_is_a_backlog() -> None:
+    assert mended(replace(on_hold(until_seconds=-1, sent_seconds=-1), sent_ms=0), BACKLOG) == SendTurn()
+
+
+def test_a_hold_whose_timer_has_rung_is_not_announced_again_in_a_backlog() -> None:
+    rung = on_hold(until_seconds=-30, sent_seconds=-30)
+    assert mended(rung, BACKLOG) == LookAgain(seconds=30)
+    assert mended(rung) == SendTurn(), "the timer may have gone with its process"
 
 
 def test_a_hold_that_is_over_is_not_sent_twice_into_a_backlog() -> None:

@@ -286,15 +286,16 @@ class MemoryRunStore:
             self._turn_due(record)
         return Written.WRITTEN
 
-    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str) -> Written:
+    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False) -> Written:
         record = self._in_turn(held)
         if record is None:
             return Written.LOST
         if self._write(record, write, Event.HOLD):
             _give_back(record)
             until_ms = self._now_ms() + _ms(seconds)
-            record.due_ms = until_ms
-            record.run = replace(record.run, hold_until_ms=until_ms, hold_reason=reason, sent_ms=until_ms)
+            record.due_ms = until_ms + self._claim_ms * timed
+            sent_ms = until_ms if timed else 0
+            record.run = replace(record.run, hold_until_ms=until_ms, hold_reason=reason, sent_ms=sent_ms)
         return Written.WRITTEN
 
     async def finish(self, held: Held, write: TurnWrite, outcome: Outcome) -> Written:

@@ -364,8 +364,11 @@ class RunStore(Protocol):
     async def go_on(self, held: Held, write: TurnWrite, *, advance: bool) -> Written:
         """Give the claim back: the next turn is due, or this one again."""
 
-    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str) -> Written:
-        """Give the claim back: this turn is due again in so many seconds."""
+    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False) -> Written:
+        """Give the claim back: this turn is due again in so many seconds.
+
+        `timed`: its message is sent then. Else that is left to the sweeper.
+        """
 
     async def finish(self, held: Held, write: TurnWrite, outcome: Outcome) -> Written:
         """End the run from IN_TURN, or from any state by the sweeper, which holds the fence it examined."""

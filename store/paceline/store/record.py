@@ -166,8 +166,8 @@ class RedisRunStore:
     async def go_on(self, held: Held, write: TurnWrite, *, advance: bool) -> Written:
         return await self._write(ScriptName.GO_ON, held, [int(advance)], write)
 
-    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str) -> Written:
-        return await self._write(ScriptName.HOLD, held, [int(seconds * 1000), reason], write)
+    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False) -> Written:
+        return await self._write(ScriptName.HOLD, held, [int(seconds * 1000), reason, int(timed)], write)
 
     async def finish(self, held: Held, write: TurnWrite, outcome: Outcome) -> Written:
         event = outcome.ending.event

@@ -124,8 +124,8 @@ def _in_turn(agent: Agent, run: Run, view: View) -> Repair:
 def _on_hold(run: Run, view: View) -> Repair:
     if run.hold_until_ms > view.now_ms:
         return LookAgain(seconds=_until(run.hold_until_ms, view))
-    if run.sent_ms <= run.hold_until_ms:
-        return SendTurn()  # so far there was only a timer, which may have gone with its process
+    if not run.sent_ms:
+        return SendTurn()  # it was too long for a timer
     return _unless_braked(run, queue_of_turn(run), view, SendTurn())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -49,6 +50,7 @@ _OTHER_WORKER_SECONDS = 10.0
 """How soon a run is offered again after a worker had it that cannot import its tools, or read its agent."""
 _LONGEST_TIMER_SECONDS = 900.0
 """A hold longer than this is left to the sweeper alone."""
+_SPREAD = 0.2
 _TIMER_SLACK_SECONDS = 0.02
 """So that a timer does not ring before its moment by the record's clock."""
 
@@ -106,8 +108,11 @@ async def _wait(desk: Desk, run: Run, *, seconds: float, reason: str) -> Sequenc
 
 
 async def _written_hold(desk: Desk, run: Run, write: TurnWrite, seconds: float, reason: str) -> Sequence[Message]:
-    written = await until_written(lambda: desk.store.hold(_held(run), write, seconds=seconds, reason=reason))
-    if written is Written.WRITTEN and seconds <= _LONGEST_TIMER_SECONDS:
+    timed = seconds <= _LONGEST_TIMER_SECONDS
+    written = await until_written(
+        lambda: desk.store.hold(_held(run), write, seconds=seconds, reason=reason, timed=timed)
+    )
+    if written is Written.WRITTEN and timed:
         queue = queue_of_turn(replace(run, state=State.ON_HOLD))
         message = TurnMessage(run_id=run.run_id, turn=run.turn, queue=queue)
         desk.send_later(message, seconds=seconds + _TIMER_SLACK_SECONDS)
@@ -166,7 +171,9 @@ class Attempt:
     async def _call_model(self, call: CallModel) -> Sequence[Message]:
         held_seconds = await self.desk.model_hold_seconds(self.agent.model)
         if held_seconds:
-            return await _wait(self.desk, self.run, seconds=held_seconds, reason=_no_room(self.agent, self.run))
+            return await _wait(
+                self.desk, self.run, seconds=self._spread(held_seconds), reason=_no_room(self.agent, self.run)
+            )
         check_sendable(self.fragments)
         body = self.agent.request(
             self.fragments, max_tokens=call.max_tokens, user_id=self.run.run_id, container=self.run.container
@@ -185,6 +192,10 @@ class Attempt:
                 return await self._answered(came, took_ms)
             case _:
                 assert_never(came)
+
+    def _spread(self, seconds: float) -> float:
+        """Something longer, for each run another time: those that wait for one model must not come back at once."""
+        return seconds * (1 + _SPREAD * zlib.crc32(self.run.run_id.encode()) / 2**32)
 
     async def _cancelled(self) -> Sequence[Message]:
         run = self.run

@@ -1,6 +1,6 @@
 -- hold: give the claim back; this turn is due again later.   -> written | lost
--- ARGV fence turn nonce wait_ms why write
-local fence, wanted, nonce, wait_ms, why = take(), take(), take(), take_number(), take()
+-- ARGV fence turn nonce wait_ms why timed write
+local fence, wanted, nonce, wait_ms, why, timed = take(), take(), take(), take_number(), take(), take() == '1'
 local refusal = refused(fence, wanted, nonce)
 if refusal then
   return refusal
@@ -10,7 +10,7 @@ if cancelled_instead('in_turn') then
   return 'written'
 end
 local hold = now + wait_ms
-set('hold', hold, 'why', why, 'owner', '', 'until', 0, 'sent', hold)
+set('hold', hold, 'why', why, 'owner', '', 'until', 0, 'sent', timed and hold or 0)
 move('in_turn', 'on_hold')
-look_at(hold)
+look_at(timed and hold + look_ms or hold)
 return 'written'

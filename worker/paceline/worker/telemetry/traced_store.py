@@ -102,8 +102,8 @@ class TracedStore:
         await self._tell_attempt(held, write, written, completes=advance)
         return written
 
-    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str) -> Written:
-        written = await self._store.hold(held, write, seconds=seconds, reason=reason)
+    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False) -> Written:
+        written = await self._store.hold(held, write, seconds=seconds, reason=reason, timed=timed)
         await self._tell_attempt(held, write, written, hold_seconds=seconds)
         return written
 
