@@ -78,6 +78,9 @@ def test_submitting_prints_the_batch_and_again_adds_nothing(capsys: pytest.Captu
     again = Said(capsys, "submit", "agent.yaml", "--input", "rows.jsonl", "--json")
     assert first.out.startswith("oncall-")
     assert "2 rows submitted, 0 were there already" in first.err
+    Path("one.jsonl").write_text('{"id": "c", "service": "mail"}\n')
+    assert "1 row submitted, 0 were there already" in Said(capsys, "submit", "agent.yaml", "-i", "one.jsonl").err
+    assert "0 rows submitted, 1 was there already" in Said(capsys, "submit", "agent.yaml", "-i", "one.jsonl").err
     assert again.json == {"batch": first.out.strip(), "created": 0, "existed": 2}
 
 

@@ -17,7 +17,7 @@ WHAT_TO_DO: Mapping[StopReason, str] = MappingProxyType(
     {
         StopReason.FINAL_ANSWER: "",
         StopReason.FINISH_TOOL: "",
-        StopReason.MAX_TURNS: "raise limits.turns and submit as a new batch; where they went: paceline show RUN",
+        StopReason.MAX_TURNS: "raise limits.turns and submit as a new batch; what they went into: paceline show RUN",
         StopReason.TOKEN_BUDGET: "raise limits.tokens or shorten tool results, and submit as a new batch",
         StopReason.TIME_BUDGET: "raise limits.seconds or make slow tools faster, and submit as a new batch",
         StopReason.DEADLINE: "raise limits.deadline or add workers, and submit as a new batch",

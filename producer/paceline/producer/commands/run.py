@@ -80,6 +80,8 @@ def submit(
     as_json: JsonOption = False,
 ) -> None:
     """Hand rows to a running fleet and print the batch's name. Again: adds what is missing, nothing else."""
+    from paceline.producer.progress import counted
+
     with opened_fleet(must_be_served=True) as fleet:
         for problem in fleet.check():
             typer.echo(f"warning: {problem}", err=True)
@@ -92,7 +94,8 @@ def submit(
         print_json({"batch": submitted.name, "created": added[0], "existed": added[1]})
     else:
         typer.echo(submitted.name)
-        typer.echo(f"{added[0]} rows submitted, {added[1]} were there already", err=True)
+        there = f"{added[1]} {'was' if added[1] == 1 else 'were'} there already"
+        typer.echo(f"{counted(added[0], 'row')} submitted, {there}", err=True)
 
 
 def exit_code(status: BatchStatus) -> int:
