@@ -45,8 +45,8 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("--runs", type=int, default=2000)
-    parser.add_argument("--seconds", type=float, default=180, help="for how long the fleet is struck")
-    parser.add_argument("--pause", type=float, default=6, help="seconds between two blows, on average")
+    parser.add_argument("--seconds", type=float, default=200, help="for how long the fleet is struck")
+    parser.add_argument("--pause", type=float, default=5, help="seconds between two blows, on average")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--pool", choices=["threads", "prefork"], default="threads")
