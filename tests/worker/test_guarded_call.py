@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from support.runs import a_call, a_queued_run
+from support.runs import BATCH, a_call, a_queued_run
 
 from paceline.core.agent import Agent
 from paceline.core.ids import CallId, Incarnation, RunId
@@ -73,10 +73,8 @@ async def test_a_call_whose_agent_is_gone_is_answered_and_no_claim_stays() -> No
 async def test_a_call_whose_result_cannot_be_stored_is_answered_with_the_fault() -> None:
     store = RefusesOnce(lambda: NOW_MS)
     run_id = await opened(store, replace(a_call(CALL), answer="not run"))
-    agent = Agent(name="oncall", model="claude-sonnet-5-5")
-    desk = a_desk(store)
-    desk._agents[(await store.runs([run_id]))[0].run.agent] = agent  # type: ignore[union-attr]
-    ran = await run_call(desk, run_id, 1, CALL)
+    await store.put_agent(BATCH.agent, Agent(name="oncall", model="claude-sonnet-5-5").freeze())
+    ran = await run_call(a_desk(store), run_id, 1, CALL)
     assert ran.written is CallWritten.STORED
     assert (await store.open_call_states(run_id))[0].has_result
 
