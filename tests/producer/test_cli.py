@@ -321,6 +321,17 @@ def test_a_server_that_is_away_ends_with_3_and_names_the_address_without_its_pas
     assert "secret" not in said.err
 
 
+def test_an_address_that_is_none_names_every_form_there_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PACELINE_REDIS_URL", "amqp://:secret@h")
+    said = Said(capsys, "status")
+    assert said.code == 2
+    forms = ("redis://", "rediss://", "unix://", "sentinel://", "redis+cluster://", "rediss+cluster://")
+    assert [form for form in forms if form not in said.err] == []
+    assert "secret" not in said.err
+
+
 def test_a_wrong_password_a_replica_and_eviction_are_told_apart_and_nothing_is_submitted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ _KNOWN_FORMS = (
     "sentinel://host:26379,host:26379/0?service=name, redis+cluster://host:6379,host:6379 or rediss+cluster://..."
 )
 _CLUSTER_SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
+_SCHEMES = ("redis", "rediss", "unix", "sentinel", *_CLUSTER_SCHEMES)
 
 
 def connect(
@@ -61,7 +62,7 @@ def connect(
     try:
         client = _client(url, connections)
     except ValueError as error:
-        raise UsageError(f"{without_password(url)!r} is not a Redis URL ({error}): {_KNOWN_FORMS}") from error
+        raise UsageError(_not_an_address(url, error)) from error
     options: dict[str, Any] = {
         "prefix": prefix,
         "claim_seconds": claim_seconds,
@@ -78,6 +79,12 @@ def without_password(url: str) -> str:
     if not parts.password:
         return url
     return url.replace(f":{parts.password}@", ":***@", 1)
+
+
+def _not_an_address(url: str, error: ValueError) -> str:
+    # Of a scheme that it does not know, redis-py would tell those that it knows, which are not all of ours.
+    why = f" ({error})" if url.partition("://")[0] in _SCHEMES else ""
+    return f"{without_password(url)!r} is not a Redis URL{why}: {_KNOWN_FORMS}"
 
 
 def _client(url: str, connections: int) -> Redis:
