@@ -72,6 +72,15 @@ def test_every_key_reaches_the_agent(tmp_path: Path) -> None:
     assert file.template.fields == {"service"}
 
 
+def test_a_tool_that_nobody_could_approve_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pf_asks.py").write_text(
+        "from paceline.tools import tool\n\n@tool(approval='always')\n"
+        "def pay(cents: int) -> str:\n    'Pay.'\n    return ''\n"
+    )
+    told = refused(tmp_path, GOOD + "tools: [pf_asks:pay]\n")
+    assert any("approval" in line and "take it out" in line for line in told)
+
+
 def test_a_file_that_is_not_there_names_one_that_is(tmp_path: Path) -> None:
     (tmp_path / "agent.yaml").write_text(GOOD)
     with pytest.raises(AgentFileError, match=r"agnet.yaml: no such file.*\(there is .*agent.yaml\)"):

@@ -19,7 +19,7 @@ from paceline.core.errors import AgentFileError, UsageError
 from paceline.core.finish import FINISH_TOOL, schema_problem
 from paceline.core.ids import CallId, RunId
 from paceline.core.models import max_output_tokens
-from paceline.core.tool_spec import ToolSpec
+from paceline.core.tool_spec import Approval, ToolSpec
 from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.core.usage import is_priced
 from paceline.tools import Registry, read_result_tool
@@ -193,11 +193,17 @@ def _load_tools(registry: Registry, entries: Iterable[tuple[int, object]]) -> tu
 def _load_tool(registry: Registry, entry: object) -> ToolSpec:
     match entry:
         case str():
-            return registry.load(entry).spec
+            return _without_approval(registry.load(entry).spec)
         case {"mcp": _}:
             raise UsageError("tools of an MCP server are not supported yet: take the entry out")
         case _:
             raise UsageError(f"expected `module:function`, as in `wiki_tools:get_page`, found {_short(entry)}")
+
+
+def _without_approval(spec: ToolSpec) -> ToolSpec:
+    if spec.approval is Approval.ALWAYS:
+        raise UsageError(f'{spec.path} asks for approval="always", and nobody can be asked yet: take it out')
+    return spec
 
 
 def _template(prompt: str | None, problems: list[Problem]) -> Template | None:

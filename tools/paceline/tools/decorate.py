@@ -65,7 +65,7 @@ def tool(
                       up, but keeps its thread until it returns, so give what it calls a timeout too
     max_result_chars  what is longer reaches the model as head and tail; the whole is kept
     repeatable        polling: the same call may be made again and again
-    approval          `always`: a person is asked before each call
+    approval          `always`: not before a person was asked; no agent file takes such a tool yet
     name              the name the model sees; the function's name if None
     reconcile         of a `once` tool: a function of the context that finds out what became of a call whose worker was
                       lost, by `ctx.idempotency_key` say. It returns what the tool would have returned, or `NotRan()`
