@@ -413,7 +413,7 @@ class MemoryRunStore:
         records = [self._find(run_id) for run_id in run_ids]
         return [Examined(run=record.run, calls=_call_states(record)) if record else None for record in records]
 
-    async def set_aside(self, run_ids: Sequence[RunId], *, seconds: float) -> None:
+    async def look_in(self, run_ids: Sequence[RunId], *, seconds: float) -> None:
         for record in filter(None, map(self._find, run_ids)):
             if record.due_ms is not None:
                 record.due_ms = self._now_ms() + _ms(seconds)

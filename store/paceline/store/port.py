@@ -411,8 +411,8 @@ class RunStore(Protocol):
     async def examine(self, run_ids: Sequence[RunId]) -> list[Examined | None]:
         """These runs, each as one atomic view; None: there is no such run, or it cannot be read here."""
 
-    async def set_aside(self, run_ids: Sequence[RunId], *, seconds: float) -> None:
-        """Look at these no sooner than in so many seconds: nobody here can tell what they need."""
+    async def look_in(self, run_ids: Sequence[RunId], *, seconds: float) -> None:
+        """Look at these in so many seconds, whatever they are."""
 
     async def look_again(self, held: Held, *, seconds: float) -> None:
         """Look at the run again in so many seconds; no effect if it has moved."""

@@ -282,7 +282,7 @@ class RedisRunStore:
         answers = await self._eval_many(ScriptName.EXAMINE, [(run_id, nothing) for run_id in run_ids])
         return [_examined(run_id, answer) for run_id, answer in zip(run_ids, answers, strict=True)]
 
-    async def set_aside(self, run_ids: Sequence[RunId], *, seconds: float) -> None:
+    async def look_in(self, run_ids: Sequence[RunId], *, seconds: float) -> None:
         moment = await self.now_ms() + int(seconds * 1000)
         with border():
             async with self.redis.pipeline(transaction=False) as pipe:

@@ -18,7 +18,7 @@ from paceline.tools import ToolResult, run_tool
 
 from .call_context import KILL_MARGIN_SECONDS, prepare
 from .call_result import RanCall, call_result, error_result, once_more, store_result
-from .desk import Desk, until_written
+from .desk import Desk
 from .doubt import LostTry, put_in_doubt, reconcile_call
 from .onward import due_messages
 from .record_clock import now_ms
@@ -47,10 +47,10 @@ async def _begin(desk: Desk, run_id: RunId, turn: int, call_id: CallId, claim: C
     loop = asyncio.get_running_loop()
     while True:
         asked_at = loop.time()
-        begun = await until_written(lambda: desk.store.begin_call(run_id, turn, call_id, claim))
+        begun = await desk.until_written(lambda: desk.store.begin_call(run_id, turn, call_id, claim))
         if isinstance(begun, CallBegun):
             with suppress(Exception):  # what is wrong with it is told when the call is carried out
-                await until_written(partial(desk.agent, begun.agent))
+                await desk.until_written(partial(desk.agent, begun.agent))
         # A worker that stood still that long may have been given up meanwhile: is the claim still its own?
         if loop.time() - asked_at < desk.settings.claim_seconds / 2:
             return begun
@@ -84,13 +84,14 @@ async def _carry_out(desk: Desk, held: HeldCall, begun: CallBegun) -> RanCall:
     except asyncio.CancelledError:  # before the tool began: there is no doubt about what it did
         return await asyncio.shield(_give_back(desk, held))
     try:
-        agent = await until_written(lambda: desk.agent(begun.agent))
+        agent = await desk.until_written(lambda: desk.agent(begun.agent))
         if begun.doubt:
             lost = LostTry(worker=begun.doubt.worker, began_ms=begun.doubt.began_ms)
             return await reconcile_call(desk, agent, held, begun.call, lost)
         result = await _execute(desk, agent, held.run_id, held.turn, begun.call, attempt=held.attempt)
-    except (ToolLoadError, NewerVersion):
-        await until_written(lambda: desk.store.recover_call(held))
+    except (ToolLoadError, NewerVersion) as error:
+        desk.report_missing(begun.agent, str(error))
+        await desk.until_written(lambda: desk.store.recover_call(held))
         desk.send_later(once_more(held), seconds=_TOOLS_RETRY_SECONDS)
         return _NOT_OURS
     return await store_result(desk, held, result)
@@ -99,7 +100,7 @@ async def _carry_out(desk: Desk, held: HeldCall, begun: CallBegun) -> RanCall:
 async def _cut(desk: Desk, held: HeldCall, begun: CallBegun, began_ms: int) -> RanCall:
     """The worker stops before the call is done: give it back, or have somebody asked what it did."""
     if begun.call.effect is Effect.ONCE and begun.doubt is None:
-        agent = await until_written(lambda: desk.agent(begun.agent))
+        agent = await desk.until_written(lambda: desk.agent(begun.agent))
         lost = LostTry(worker=desk.incarnation, began_ms=began_ms)
         ran = await put_in_doubt(desk, agent, held, begun.call, lost, why="its worker was stopped")
         return ran if ran.written is not CallWritten.LOST else await _what_is_due(desk, held)
@@ -108,14 +109,14 @@ async def _cut(desk: Desk, held: HeldCall, begun: CallBegun, began_ms: int) -> R
 
 async def _give_back(desk: Desk, held: HeldCall) -> RanCall:
     """Let anybody begin the call again."""
-    if await until_written(lambda: desk.store.recover_call(held)) is Written.WRITTEN:
+    if await desk.until_written(lambda: desk.store.recover_call(held)) is Written.WRITTEN:
         return RanCall(written=CallWritten.LOST, messages=(once_more(held),))
     return await _what_is_due(desk, held)
 
 
 async def _what_is_due(desk: Desk, held: HeldCall) -> RanCall:
     """For a call whose result was written just before: what is due because of it is not known here any more."""
-    messages = await until_written(lambda: due_messages(desk.store, held.run_id))
+    messages = await desk.until_written(lambda: due_messages(desk.store, held.run_id))
     return RanCall(written=CallWritten.LOST, messages=messages)
 
 

@@ -10,7 +10,7 @@ from paceline.core.transcript import result_block
 from paceline.store.port import CallResult, CallWritten, HeldCall, OpenCall
 from paceline.tools import ToolResult
 
-from .desk import Desk, until_written
+from .desk import Desk
 from .messages import ChordMessage, Message
 from .record_clock import now_ms
 
@@ -29,7 +29,7 @@ class RanCall:
 
 async def store_result(desk: Desk, held: HeldCall, result: CallResult) -> RanCall:
     """Store a call's result as soon as the record can be written; the first one wins."""
-    stored = await until_written(lambda: desk.store.finish_call(held, result))
+    stored = await desk.until_written(lambda: desk.store.finish_call(held, result))
     following = (replace(once_more(held), calls=(stored.next_once,)),) if stored.next_once else ()
     return RanCall(written=stored.written, messages=following)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from .confinement import Guard, unguarded
 from .lives import Lives
 from .messages import Message
 from .model import ModelClient
+from .problems import Problems
 from .record_clock import RecordClock, believed_ms
 from .settings import Settings
 
@@ -43,23 +45,22 @@ class InFlight:
     """What a process is working on right now."""
 
     tasks: set[asyncio.Task[object]] = field(default_factory=set)
-    time_is_up: bool = False
-    """The process ends: whatever begins now is given back at once."""
+    cut_at: float = math.inf
+    """When the process was told that it ends, by the loop's clock: whatever begins then is given back at once."""
     model_calls: dict[asyncio.Future[Answer | ModelCallFailed], RunId] = field(default_factory=dict)
     """Each with its run. A run has two where a worker that was given up for dead has come back."""
     cut: set[asyncio.Future[Answer | ModelCallFailed]] = field(default_factory=set)
     """Model calls that were ended because somebody cancelled the run."""
     delivered_ms: dict[Queue, int] = field(default_factory=dict)
     """For each queue, when the newest message that came here was sent."""
-    problems: dict[str, str] = field(default_factory=dict)
-    """What keeps runs waiting here, by its cause."""
+    problems: Problems = field(default_factory=Problems)
 
     @contextmanager
     def working(self) -> Iterator[None]:
         """While the current task carries out an attempt: it is cut when the process has no more time."""
         task = cast("asyncio.Task[object]", asyncio.current_task())
         self.tasks.add(task)
-        if self.time_is_up:
+        if self.cut_at < math.inf:
             task.cancel()
         try:
             yield
@@ -90,7 +91,7 @@ class InFlight:
 
     def cut_tasks(self) -> None:
         """Have every attempt give its claim back, and each that begins from now on."""
-        self.time_is_up = True
+        self.cut_at = min(self.cut_at, _now_seconds())
         for task in self.tasks:
             task.cancel()
 
@@ -125,6 +126,7 @@ class Desk:
         self._registry = registry
         self._built_in = built_in
         self._send = send
+        self._timers: dict[asyncio.TimerHandle, Message] = {}
         self._holds: dict[str, float] = {}
         self._holds_asked: dict[str, float] = {}
         self._agents: dict[AgentDigest, Agent] = {}
@@ -139,7 +141,22 @@ class Desk:
     def send_later(self, message: Message, *, seconds: float) -> None:
         """Send this after a wait. A timer that dies with its process is made good by the sweeper."""
         loop = asyncio.get_running_loop()
-        loop.call_later(seconds, lambda: loop.run_in_executor(None, self._send, (message,)))
+
+        def ring() -> None:
+            del self._timers[timer]
+            loop.run_in_executor(None, self._send, (message,))
+
+        timer = loop.call_later(seconds, ring)
+        self._timers[timer] = message
+
+    async def leave_timers(self) -> None:
+        """The process ends: what it would have sent later is left to the sweepers of others, and they look at it."""
+        waiting = sorted({message.run_id for message in self._timers.values()})
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        if waiting:
+            await self.store.look_in(waiting, seconds=0)
 
     def note_delivery(self, queue: Queue, sent_ms: int) -> None:
         """A message came here, from a sender that says when it sent it."""
@@ -184,20 +201,37 @@ class Desk:
         return self._agents[digest]
 
     def tool(self, path: str) -> Tool:
-        """The tool at this path. Raises ToolLoadError, and reports it, where this process cannot import it."""
-        try:
-            tool = self._built_in.get(path) or self._registry.load(path)
-        except ToolLoadError as error:
-            self.in_flight.problems[path] = str(error)
-            raise
-        self.in_flight.problems.pop(path, None)
-        return tool
+        """The tool at this path. Raises ToolLoadError where this process cannot import it."""
+        return self._built_in.get(path) or self._registry.load(path)
+
+    def report_missing(self, digest: AgentDigest, why: str) -> None:
+        """Have it told that runs of this agent wait for a worker with its tools; empty: they do not, or no more."""
+        cause = f"agent {digest}"
+        if why:
+            self.in_flight.problems.note(cause, f"{cause}: {why}")
+        else:
+            self.in_flight.problems.solve(cause)
+
+    async def until_written(self, write: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What the write answers, once the record can be reached: what is held here must not be dropped for an outage.
+
+        Raises InfrastructureError if the process ends and a claim's time has passed since: it may be anybody's by then.
+        """
+        while True:
+            try:
+                return await write()
+            except InfrastructureError as error:
+                if _now_seconds() - self.in_flight.cut_at >= self.settings.claim_seconds:
+                    raise
+                log.warning("waiting for the record: %s", error)
+                await asyncio.sleep(_OUTAGE_SECONDS)
 
     async def missing_tools(self, agent: Agent) -> str:
         """Why this process cannot run the agent's tools; empty if it can. Imports on a thread: modules may be slow."""
         if agent.digest in self._importable:
             return ""
         missing = await asyncio.to_thread(lambda: "; ".join(dict.fromkeys(self._import_problems(agent))))
+        self.report_missing(agent.digest, missing)
         if not missing:
             self._importable.add(agent.digest)
         return missing
@@ -208,16 +242,6 @@ class Desk:
                 self.tool(spec.path)
             except ToolLoadError as error:
                 yield str(error)
-
-
-async def until_written(write: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """What the write answers, once the record can be reached: what is held here must not be dropped for an outage."""
-    while True:
-        try:
-            return await write()
-        except InfrastructureError as error:
-            log.warning("waiting for the record: %s", error)
-            await asyncio.sleep(_OUTAGE_SECONDS)
 
 
 def _now_seconds() -> float:

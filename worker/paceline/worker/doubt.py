@@ -17,7 +17,7 @@ from paceline.tools import NotRan, ToolResult, Unknown, reconcile_tool
 
 from .call_context import KILL_MARGIN_SECONDS, prepare
 from .call_result import RanCall, call_result, error_result, once_more, store_result
-from .desk import Desk, until_written
+from .desk import Desk
 from .record_clock import now_ms
 
 
@@ -55,7 +55,7 @@ async def _ask(desk: Desk, held: HeldCall, call: OpenCall, lost: LostTry, asked:
         worker=lost.worker,
         why=why,
     )
-    written = await until_written(lambda: desk.store.doubt(held, asked, entry, lost=lost.worker_is_gone))
+    written = await desk.until_written(lambda: desk.store.doubt(held, asked, entry, lost=lost.worker_is_gone))
     if written is Written.LOST:
         return RanCall(written=CallWritten.LOST)
     return RanCall(written=CallWritten.STORED, messages=(once_more(held),) if asked is Asked.TOOL else ())
@@ -95,6 +95,6 @@ def _reconciled(desk: Desk, held: HeldCall, call: OpenCall, result: ToolResult, 
 
 async def _rule_out(desk: Desk, held: HeldCall, call: OpenCall) -> RanCall:
     entry = EffectRuledOut(turn=held.turn, call=held.call_id, tool=call.tool, at_ms=now_ms(), source=Source.RECONCILE)
-    written = await until_written(lambda: desk.store.rule_out(held, entry))
+    written = await desk.until_written(lambda: desk.store.rule_out(held, entry))
     messages = (once_more(held),) if written is Written.WRITTEN else ()
     return RanCall(written=CallWritten.STORED if messages else CallWritten.LOST, messages=messages)

@@ -53,7 +53,7 @@ def _report(desk: Desk, started_ms: int) -> WorkerReport:
         concurrency=desk.settings.concurrency,
         in_flight=len(in_flight.tasks),
         delivered_ms={queue.value: moment for queue, moment in in_flight.delivered_ms.items()},
-        problems=tuple(in_flight.problems.values()),
+        problems=in_flight.problems.texts(),
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
+from paceline.core.errors import InfrastructureError
 from paceline.core.ids import Incarnation
 from paceline.core.wire import Queue
 from paceline.store.connect import connect
@@ -28,6 +30,8 @@ from .telemetry.switch import is_on
 from .telemetry.traced_store import traced
 
 T = TypeVar("T")
+
+log = logging.getLogger("paceline.process")
 
 Send = Callable[[Sequence[Message]], None]
 
@@ -138,8 +142,11 @@ async def retire(desk: Desk) -> None:
         task.cancel()
     await asyncio.gather(*desk.background, return_exceptions=True)
     try:
+        await desk.leave_timers()
         for name in (desk.incarnation, *desk.lives.ended(), *desk.lives.in_use()):
             await desk.store.retire(name)
+    except InfrastructureError as error:
+        log.warning("what this process held is recovered once its sign of life has run out: %s", error)
     finally:
         await desk.model.aclose()
         await desk.store.aclose()

@@ -71,7 +71,7 @@ class Sweeper:
         found = await self.desk.store.examine(due) if due else []
         nowhere = [run_id for run_id, examined in zip(due, found, strict=True) if examined is None]
         if nowhere:
-            await self.desk.store.set_aside(nowhere, seconds=_ASIDE_SECONDS)
+            await self.desk.store.look_in(nowhere, seconds=_ASIDE_SECONDS)
         if due:
             await self._mend_all([examined for examined in found if examined])
         return len(due)
@@ -95,7 +95,7 @@ class Sweeper:
             log.warning("run %s is not mended yet: %s", run_id, error)
         except Exception:
             log.exception("run %s cannot be mended; it is looked at again in %d s", run_id, _ASIDE_SECONDS)
-            await self.desk.store.set_aside([run_id], seconds=_ASIDE_SECONDS)
+            await self.desk.store.look_in([run_id], seconds=_ASIDE_SECONDS)
         return ()
 
     async def _view(self, examined: Sequence[Examined]) -> View:
@@ -117,11 +117,10 @@ class Sweeper:
         try:
             empty = await asyncio.to_thread(self.empty_queues)
         except Exception as error:  # of any kind that a broker's client has
-            if _BROKER not in problems:
+            if problems.note(_BROKER, f"the broker cannot be asked what waits in it: {type(error).__name__}"):
                 log.warning("the broker cannot say which queues are empty", exc_info=True)
-            problems[_BROKER] = f"the broker cannot be asked what waits in it: {type(error).__name__}"
             return frozenset()
-        problems.pop(_BROKER, None)
+        problems.solve(_BROKER)
         return empty
 
     async def _delivered_ms(self, now_ms: int) -> dict[Queue, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import zlib
 from collections.abc import Sequence
@@ -33,13 +34,13 @@ from paceline.core.step import (
     said_so_far,
 )
 from paceline.core.tool_spec import Effect, Placement
-from paceline.core.transcript import Fragment, all_failed, check_next, check_sendable, results_message
+from paceline.core.transcript import Fragment, all_failed, check_next, check_sendable, results_message, tool_use_ids
 from paceline.core.wire import queue_of_turn
 from paceline.store.port import Begun, Held, NotBegun, OpenCall, TurnWrite, Written
 
 from .call import run_call, run_inline
 from .call_result import RanCall
-from .desk import Desk, until_written
+from .desk import Desk
 from .messages import JoinMessage, Message, TurnMessage
 from .onward import chord_of, due_messages
 from .record_clock import now_ms
@@ -50,6 +51,7 @@ _OTHER_WORKER_SECONDS = 10.0
 """How soon a run is offered again after a worker had it that cannot import its tools, or read its agent."""
 _LONGEST_TIMER_SECONDS = 900.0
 """A hold longer than this is left to the sweeper alone."""
+_SAID = b'{"role":"assistant"'
 _SPREAD = 0.2
 _TIMER_SLACK_SECONDS = 0.02
 """So that a timer does not ring before its moment by the record's clock."""
@@ -59,7 +61,7 @@ async def take_turn(desk: Desk, run_id: RunId, turn: int) -> Sequence[Message]:
     """Carry out one attempt at this turn, if it is due and nobody else has it. Answers with what is to be sent."""
     with desk.claiming(desk.settings.model_seconds) as claim:
         # Asked again until there is a reply: the claim may be ours already, and then nobody else can have it.
-        begun = await until_written(lambda: desk.store.begin(run_id, turn, claim))
+        begun = await desk.until_written(lambda: desk.store.begin(run_id, turn, claim))
         if isinstance(begun, NotBegun):
             return ()
         with desk.in_flight.working():
@@ -68,33 +70,38 @@ async def take_turn(desk: Desk, run_id: RunId, turn: int) -> Sequence[Message]:
 
 async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
     """Whatever happens, the claim is given up: a living worker's claim would keep the run from everybody."""
-    run = begun.run
+    run, progress = begun.run, Progress()
     try:
         agent = await desk.agent(run.agent)
-        attempt = Attempt(desk=desk, agent=agent, run=run, fragments=begun.fragments, begun_ms=begun.now_ms)
+        attempt = Attempt(
+            desk=desk, agent=agent, run=run, fragments=begun.fragments, begun_ms=begun.now_ms, progress=progress
+        )
         return await attempt.carry_out()
     except asyncio.CancelledError:
-        return await asyncio.shield(_give_back(desk, run))
+        return await asyncio.shield(_give_back(desk, run, progress))
     except NewerVersion as error:
         return await _wait(desk, run, seconds=_OTHER_WORKER_SECONDS, reason=str(error))
     except InfrastructureError as error:
         log.error("run %s turn %d: %s", run.run_id, run.turn, error)
-        return await _give_back(desk, run)
+        return await _give_back(desk, run, progress)
     except Exception as error:
         log.exception("run %s turn %d: a fault of paceline's own", run.run_id, run.turn)
         message = f"a fault of paceline's own: {type(error).__name__}"
         outcome = Outcome(reason=StopReason.INTERNAL_ERROR, message=message)
-        await until_written(lambda: desk.store.finish(_held(run), TurnWrite(), outcome))
+        await desk.until_written(lambda: desk.store.finish(_held(run), TurnWrite(), outcome))
         return ()
 
 
-async def _give_back(desk: Desk, run: Run) -> Sequence[Message]:
-    """Let somebody else take this turn again, as soon as the record can be written; the model may have been paid."""
+async def _give_back(desk: Desk, run: Run, progress: Progress) -> Sequence[Message]:
+    """Let somebody else take this turn again, as soon as the record can be written. An attempt that called the model is
+    told as lost: it may have been billed."""
     entry = AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), worker=desk.incarnation)
-    write = TurnWrite(streaks=run.streaks, ledger=(entry,))
-    await until_written(lambda: desk.store.recover(_held(run), write))
+    write = TurnWrite(streaks=run.streaks, ledger=(entry,) if progress.model_was_called else ())
+    if await desk.until_written(lambda: desk.store.recover(_held(run), write)) is Written.LOST:
+        # It may have been put on hold just before, and nobody has set a timer.
+        await desk.until_written(lambda: desk.store.look_in([run.run_id], seconds=0))
     # The attempt may have been written just before it was cut short: then something else is due.
-    return await until_written(lambda: due_messages(desk.store, run.run_id))
+    return await desk.until_written(lambda: due_messages(desk.store, run.run_id))
 
 
 def _held(run: Run) -> Held:
@@ -109,7 +116,7 @@ async def _wait(desk: Desk, run: Run, *, seconds: float, reason: str) -> Sequenc
 
 async def _written_hold(desk: Desk, run: Run, write: TurnWrite, seconds: float, reason: str) -> Sequence[Message]:
     timed = seconds <= _LONGEST_TIMER_SECONDS
-    written = await until_written(
+    written = await desk.until_written(
         lambda: desk.store.hold(_held(run), write, seconds=seconds, reason=reason, timed=timed)
     )
     if written is Written.WRITTEN and timed:
@@ -132,6 +139,13 @@ def _hold_entry(run: Run, seconds: float, reason: str) -> tuple[Entry, ...]:
     return (entry,)
 
 
+@dataclass(slots=True)
+class Progress:
+    """How far an attempt came."""
+
+    model_was_called: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A claimed attempt at a turn."""
@@ -141,6 +155,7 @@ class Attempt:
     run: Run
     fragments: tuple[Fragment, ...]
     begun_ms: int
+    progress: Progress
 
     async def carry_out(self) -> Sequence[Message]:
         """The whole attempt."""
@@ -162,7 +177,7 @@ class Attempt:
         if not self.run.context_tokens:
             return len(self.agent.head) + sum(map(len, self.fragments))
         at = len(self.fragments)
-        while at and not self.fragments[at - 1].startswith(b'{"role":"assistant"'):
+        while at and not self.fragments[at - 1].startswith(_SAID):
             at -= 1
         return sum(map(len, self.fragments[at:]))
 
@@ -180,6 +195,7 @@ class Attempt:
         )
         seconds = min(self.desk.settings.model_seconds, call.seconds_left or self.desk.settings.model_seconds)
         began = now_ms()
+        self.progress.model_was_called = True
         calling = self.desk.model.call(body, seconds=seconds, betas=self.agent.passed_through.betas)
         came = await self.desk.in_flight.model_call(self.run.run_id, calling)
         took_ms = now_ms() - began
@@ -206,7 +222,7 @@ class Attempt:
         self, failure: ModelCallFailed, spent: Spent, entries: tuple[Entry, ...] = ()
     ) -> Sequence[Message]:
         if failure.kind is FailureKind.UNREADY:
-            self.desk.in_flight.problems[failure.kind] = failure.message
+            self.desk.in_flight.problems.note(failure.kind, failure.message)
         step = next_step(self.agent, self.run, failure)
         return await self._take(step, spent, entries, answer=None)
 
@@ -228,8 +244,9 @@ class Attempt:
 
     def _uses_an_id_again(self, answer: Answer) -> bool:
         # The record looks for it where calls are opened; the calls of an answer that ends the run never are.
-        ids = [call.call_id.encode() for call in answer.calls]
-        return any(fragment.find(call_id) >= 0 for call_id in ids for fragment in self.fragments)
+        said = [json.loads(each) for each in self.fragments if each.startswith(_SAID)] if answer.calls else []
+        used = {call_id for message in said for call_id in tool_use_ids(message)}
+        return any(call.call_id in used for call in answer.calls)
 
     def _called(self, answer: Answer, took_ms: int) -> ModelCalled:
         return ModelCalled(
@@ -264,7 +281,7 @@ class Attempt:
         self, step: GoOn, spent: Spent, entries: tuple[Entry, ...], answer: Answer | None
     ) -> Sequence[Message]:
         self._check(step.append)
-        grew = any(fragment.startswith(b'{"role":"assistant"') for fragment in step.append)
+        grew = any(fragment.startswith(_SAID) for fragment in step.append)
         write = TurnWrite(
             append=step.append,
             spent=spent,
@@ -273,7 +290,9 @@ class Attempt:
             ledger=entries,
             container=answer.container if answer and grew else "",
         )
-        written = await until_written(lambda: self.desk.store.go_on(_held(self.run), write, advance=step.advance))
+        written = await self.desk.until_written(
+            lambda: self.desk.store.go_on(_held(self.run), write, advance=step.advance)
+        )
         return await self._next_turn(written, self.run.turn + step.advance)
 
     async def _hold(self, step: Hold, spent: Spent, entries: tuple[Entry, ...]) -> Sequence[Message]:
@@ -288,7 +307,7 @@ class Attempt:
         outcome = step.outcome
         ended = Ended(turn=self.run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
         write = TurnWrite(append=step.append, spent=spent or Spent(), ledger=(*entries, ended))
-        await until_written(lambda: self.desk.store.finish(_held(self.run), write, outcome))
+        await self.desk.until_written(lambda: self.desk.store.finish(_held(self.run), write, outcome))
         log.info("run %s ended in turn %d: %s", self.run.run_id, self.run.turn, outcome.reason)
         return ()
 
@@ -305,7 +324,7 @@ class Attempt:
             ledger=entries,
             container=answer.container,
         )
-        match await until_written(lambda: self.desk.store.open_calls(_held(self.run), write, calls)):
+        match await self.desk.until_written(lambda: self.desk.store.open_calls(_held(self.run), write, calls)):
             case Written.WRITTEN:
                 return await self._run_calls(step.append, calls)
             case Written.LOST:
@@ -342,7 +361,7 @@ class Attempt:
             [call.call_id for call in calls], {result.call_id: result.block for result in results}
         )
         check_next(asked, message)
-        written = await until_written(lambda: self.desk.store.join(_held(self.run), message, results))
+        written = await self.desk.until_written(lambda: self.desk.store.join(_held(self.run), message, results))
         return await self._next_turn(written, self.run.turn + 1)
 
     async def _next_turn(self, written: Written, turn: int) -> Sequence[Message]:
@@ -352,7 +371,7 @@ class Attempt:
 
     async def _what_is_due(self) -> Sequence[Message]:
         # A write that is LOST may be our own, made by a try whose reply never came: nobody has sent what follows.
-        return await until_written(lambda: due_messages(self.desk.store, self.run.run_id))
+        return await self.desk.until_written(lambda: due_messages(self.desk.store, self.run.run_id))
 
     def _check(self, append: Sequence[Fragment]) -> None:
         previous: Fragment = self.fragments[-1]
