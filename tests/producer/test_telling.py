@@ -7,12 +7,11 @@ from support.producing import AGENT, MemoryFleet
 from support.runs import A_WRITE, a_call
 
 from paceline.core.endings import Outcome, StopReason
-from paceline.core.errors import ToolLoadError
 from paceline.core.ids import AgentDigest, BatchName, CallId, Incarnation, RunId, idempotency_key, run_id
 from paceline.core.ledger import AttemptLost, CallRan, Held
 from paceline.core.lifecycle import State
 from paceline.core.run import Run, Spent
-from paceline.core.tool_spec import Effect, ToolSpec
+from paceline.core.tool_spec import Effect
 from paceline.core.usage import Usage
 from paceline.producer import story as stories
 from paceline.producer.commands.printing import table_lines
@@ -23,7 +22,6 @@ from paceline.producer.report import WHAT_TO_DO, report_rows, this_time, totals
 from paceline.producer.stillness import Stillness
 from paceline.producer.waiting import why_runs_wait
 from paceline.store.port import Asked, BatchCounts, BatchInfo, RunRecord, TurnWrite, WorkerReport
-from paceline.tools import Registry
 
 INFO = BatchInfo(name=BatchName("nightly"), tenant="t", agent=AgentDigest("d"), agent_name="oncall")
 WORKER = WorkerReport(incarnation=Incarnation("w"), host="h", pid=1, started_ms=0, concurrency=4, in_flight=0)
@@ -113,15 +111,11 @@ def test_problems_of_workers_and_a_full_fleet_are_told() -> None:
     ]
 
 
-def test_a_tool_that_a_worker_cannot_import_is_told_for_the_batches_that_have_it() -> None:
-    with pytest.raises(ToolLoadError) as missing:
-        Registry().load("no_such_module:search")
-    worker = replace(WORKER, problems=(str(missing.value), "the key is refused"))
-    spec = ToolSpec(name="search", path="no_such_module:search", description="", input_schema={})
-    with_tool = why_runs_wait(a_status({State.QUEUED: 1}), [worker], [], now_ms=0, agent=replace(AGENT, tools=(spec,)))
-    assert [f"1 of 1 worker says: {problem}" for problem in worker.problems] == with_tool
-    without = why_runs_wait(a_status({State.QUEUED: 1}), [worker], [], now_ms=0, agent=AGENT)
-    assert without == ["1 of 1 worker says: the key is refused"]
+def test_a_problem_with_an_agent_is_told_for_the_batches_of_that_agent_alone() -> None:
+    own, other = f"agent {INFO.agent}: no tool", "agent 77: no tool either"
+    worker = replace(WORKER, problems=(own, other, "the key is refused"))
+    reasons = why_runs_wait(a_status({State.QUEUED: 1}), [worker], [], now_ms=0)
+    assert reasons == [f"1 of 1 worker says: {own}", "1 of 1 worker says: the key is refused"]
 
 
 def test_a_batch_that_is_over_waits_for_nothing() -> None:

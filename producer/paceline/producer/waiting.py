@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from paceline.core.agent import Agent
+from paceline.core.ids import AgentDigest
 from paceline.core.lifecycle import State
 from paceline.store.port import RunRecord, WorkerReport
 
 from .fleet import BatchStatus
 from .progress import counted, duration
 
-_TOOL_PROBLEM = re.compile(r"tool (path )?'(?P<path>[^']*)'")
-"""How a ToolLoadError begins: it concerns the batches whose agent has this tool."""
+_OF_AGENT = re.compile(r"agent (?P<digest>\w+): ")
+"""How a worker's problem begins that keeps only the runs of one agent waiting."""
 RUNS_LOOKED_AT = 5_000
 """Runs on hold have their reasons one by one: of a large batch the first ones must do."""
 
@@ -26,17 +26,18 @@ def why_runs_wait(
     records: Iterable[RunRecord],
     *,
     now_ms: int,
-    agent: Agent | None = None,
     get_workers: str = "start some with `paceline worker`",
 ) -> list[str]:
     """Sentences for a person, the gravest first; none for a batch that gets on or is over.
 
-    `agent`, where it is on record, says which of the workers' problems are the batch's. `get_workers` is what to do
-    where there are no workers.
+    Of the workers' problems those that are another agent's are left out. `get_workers` is what to do where there are
+    no workers.
     """
     if status.is_done:
         return []
-    problems = Counter(problem for worker in workers for problem in worker.problems if _concerns(problem, agent))
+    problems = Counter(
+        problem for worker in workers for problem in worker.problems if _concerns(problem, status.info.agent)
+    )
     return [
         *([] if workers else [f"no worker is alive: {get_workers}"]),
         *(
@@ -49,9 +50,9 @@ def why_runs_wait(
     ]
 
 
-def _concerns(problem: str, agent: Agent | None) -> bool:
-    tool = _TOOL_PROBLEM.match(problem)
-    return agent is None or tool is None or tool["path"] in {spec.path for spec in agent.tools}
+def _concerns(problem: str, agent: AgentDigest) -> bool:
+    of_agent = _OF_AGENT.match(problem)
+    return of_agent is None or of_agent["digest"] == agent
 
 
 def _holds(records: Iterable[RunRecord], now_ms: int) -> list[str]:

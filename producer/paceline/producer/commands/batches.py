@@ -118,7 +118,6 @@ def _waits(fleet: Fleet, batch: Batch) -> list[str]:
         fleet.workers(),
         batch.records(),
         now_ms=fleet.now_ms(),
-        agent=batch.agent(),
         get_workers=how_to_get_workers(),
     )
 
