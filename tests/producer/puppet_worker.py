@@ -13,7 +13,7 @@ from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import batch_tag
 from paceline.core.lifecycle import State
 from paceline.store.connect import connect
-from paceline.store.port import Begun, Held, RunStore, TurnWrite
+from paceline.store.port import Begun, RunStore, TurnClaim, TurnWrite
 
 POLL_SECONDS = 0.05
 
@@ -39,7 +39,7 @@ async def _end_all(store: RunStore, pattern: str) -> None:
 
 
 async def _end(store: RunStore, begun: Begun, pattern: str) -> None:
-    held = Held(run_id=begun.run.run_id, turn=1, fence=begun.run.fence)
+    held = TurnClaim(run_id=begun.run.run_id, turn=1, fence=begun.run.fence)
     is_bad = bool(pattern) and pattern in begun.fragments[0].decode()
     outcome = (
         Outcome(reason=StopReason.MAX_TURNS, message="no answer after 1 turns (limits.turns)")

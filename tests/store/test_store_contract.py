@@ -40,18 +40,18 @@ from paceline.store.port import (
     BatchInfo,
     Begun,
     CallBegun,
+    CallClaim,
     CallStored,
     CallWritten,
     Cancelled,
     Doubt,
-    Held,
-    HeldCall,
     NotBegun,
     OpenCall,
     Remains,
     Resolved,
     RunRecord,
     Submitted,
+    TurnClaim,
     TurnWrite,
     WorkerReport,
     Written,
@@ -193,7 +193,7 @@ async def test_a_run_on_hold_begins_when_its_moment_has_come_and_not_before(worl
 
 
 async def test_an_unknown_run_is_missing_everywhere(world: World) -> None:
-    nobody = Held(run_id=NOBODY, turn=1, fence=0)
+    nobody = TurnClaim(run_id=NOBODY, turn=1, fence=0)
     store = world.store
     assert await store.begin(NOBODY, 1, a_claim()) is NotBegun.MISSING
     assert await store.begin_call(NOBODY, 1, CallId("c1"), a_claim()) is NotBegun.MISSING
@@ -357,7 +357,7 @@ async def test_the_sweeper_can_end_a_run_that_nobody_holds(world: World, state: 
 # Fencing -------------------------------------------------------------------------------------------------------------
 
 
-async def _every_write(world: World, held: Held) -> list[Written]:
+async def _every_write(world: World, held: TurnClaim) -> list[Written]:
     store = world.store
     return [
         await store.open_calls(held, A_WRITE, [a_call("c9")]),
@@ -370,7 +370,7 @@ async def _every_write(world: World, held: Held) -> list[Written]:
     ]
 
 
-async def _send_again(world: World, held: Held) -> Written:
+async def _send_again(world: World, held: TurnClaim) -> Written:
     """As somebody does who has just examined the run."""
     record = await world.store.run(held.run_id)
     assert record is not None
@@ -470,7 +470,7 @@ async def test_an_answer_that_uses_a_known_call_id_changes_nothing(world: World)
 # Calls ---------------------------------------------------------------------------------------------------------------
 
 
-async def _held_call(driven: Driven) -> HeldCall:
+async def _held_call(driven: Driven) -> CallClaim:
     await driven.in_tools(a_call("c1"), a_call("c2"))
     return await driven.begin_call("c1")
 
@@ -596,7 +596,7 @@ async def test_a_recovered_call_is_taken_again_and_its_late_result_is_lost(world
 # Calls in doubt ------------------------------------------------------------------------------------------------------
 
 
-async def _in_doubt(world: World, *others: OpenCall, asked: Asked = Asked.PERSON) -> tuple[Driven, HeldCall]:
+async def _in_doubt(world: World, *others: OpenCall, asked: Asked = Asked.PERSON) -> tuple[Driven, CallClaim]:
     """A run with a `once` call `c1` in doubt, before others of its turn."""
     driven = await a_queued_run(world.store)
     await driven.in_tools(a_call("c1", Effect.ONCE), *others)

@@ -25,7 +25,7 @@ from paceline.core.ids import CallId, batch_tag
 from paceline.core.ledger import Redriven
 from paceline.core.lifecycle import MOVES, Event, State
 from paceline.core.transcript import user_text
-from paceline.store.port import Asked, CallBegun, HeldCall
+from paceline.store.port import Asked, CallBegun, CallClaim
 
 pytestmark = pytest.mark.anyio
 
@@ -50,11 +50,11 @@ async def _recover(driven: Driven) -> object:
     return await driven.store.recover(await driven.now_held(), A_WRITE)
 
 
-async def _claimed(driven: Driven) -> HeldCall:
+async def _claimed(driven: Driven) -> CallClaim:
     turn = (await driven.look()).turn
     begun = await driven.store.begin_call(driven.run_id, turn, CallId("c1"), a_claim())
     attempt = begun.attempt if isinstance(begun, CallBegun) else 1
-    return HeldCall(run_id=driven.run_id, turn=turn, call_id=CallId("c1"), attempt=attempt)
+    return CallClaim(run_id=driven.run_id, turn=turn, call_id=CallId("c1"), attempt=attempt)
 
 
 async def _last_result(driven: Driven) -> object:

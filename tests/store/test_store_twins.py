@@ -34,7 +34,7 @@ from paceline.core.lifecycle import State
 from paceline.core.run import Run, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import user_text
-from paceline.store.port import Asked, Examined, Held, HeldCall, OpenCall, TurnWrite
+from paceline.store.port import Asked, CallClaim, Examined, OpenCall, TurnClaim, TurnWrite
 
 ROWS = [a_row("a", index=0), a_row("b", index=1)]
 CALLS = ["c1", "c2", "c3", "c4", "c5", "c6"]
@@ -80,14 +80,14 @@ open_calls = st.lists(
 )
 
 
-def _held(run: Run, turn_off: int, fence_off: int) -> Held:
-    return Held(run_id=run.run_id, turn=run.turn + turn_off, fence=run.fence + fence_off)
+def _held(run: Run, turn_off: int, fence_off: int) -> TurnClaim:
+    return TurnClaim(run_id=run.run_id, turn=run.turn + turn_off, fence=run.fence + fence_off)
 
 
-async def _held_call(world: World, run: Run, call: str, attempt_off: int) -> HeldCall:
+async def _held_call(world: World, run: Run, call: str, attempt_off: int) -> CallClaim:
     states = await world.store.open_call_states(run.run_id)
     attempt = next((state.attempt for state in states if state.call.call_id == call), 0)
-    return HeldCall(run_id=run.run_id, turn=run.turn, call_id=CallId(call), attempt=attempt + attempt_off)
+    return CallClaim(run_id=run.run_id, turn=run.turn, call_id=CallId(call), attempt=attempt + attempt_off)
 
 
 def _begin(turn_off: int, nonce: str) -> Act:

@@ -19,15 +19,15 @@ from paceline.store.port import (
     BatchInfo,
     Begun,
     CallBegun,
+    CallClaim,
     CallResult,
     CallStored,
-    Claim,
-    Held,
-    HeldCall,
+    ClaimRequest,
     NewRun,
     OpenCall,
     RunStore,
     Submitted,
+    TurnClaim,
     TurnWrite,
     Written,
 )
@@ -50,9 +50,9 @@ def a_row(row_id: str = "row-1", *, index: int = 0, digest: str = "d1", batch: B
     return NewRun(run_id=run_id(batch, row_id), row_id=row_id, index=index, digest=digest, first=(QUESTION,))
 
 
-def a_claim(owner: str = "worker-1", *, nonce: str = "", longest_seconds: float = 120.0) -> Claim:
+def a_claim(owner: str = "worker-1", *, nonce: str = "", longest_seconds: float = 120.0) -> ClaimRequest:
     nonce = nonce or f"n{next(_nonces)}"
-    return Claim(owner=Incarnation(owner), nonce=nonce, longest_seconds=longest_seconds)
+    return ClaimRequest(owner=Incarnation(owner), nonce=nonce, longest_seconds=longest_seconds)
 
 
 def a_call(call_id: str, effect: Effect = Effect.READS, placement: Placement = Placement.FLEET) -> OpenCall:
@@ -128,7 +128,7 @@ class Driven:
 
     store: RunStore
     run_id: RunId
-    held: Held = field(init=False)
+    held: TurnClaim = field(init=False)
     """The claim of the last `begin`."""
 
     async def look(self) -> Run:
@@ -136,34 +136,34 @@ class Driven:
         assert record is not None
         return record.run
 
-    async def now_held(self) -> Held:
+    async def now_held(self) -> TurnClaim:
         """The right to write, as somebody has it who has just looked at the run."""
         run = await self.look()
-        return Held(run_id=self.run_id, turn=run.turn, fence=run.fence)
+        return TurnClaim(run_id=self.run_id, turn=run.turn, fence=run.fence)
 
-    async def begin(self, claim: Claim | None = None) -> Begun:
+    async def begin(self, claim: ClaimRequest | None = None) -> Begun:
         begun = await self.store.begin(self.run_id, (await self.look()).turn, claim or a_claim())
         assert isinstance(begun, Begun), begun
-        self.held = Held(run_id=self.run_id, turn=begun.run.turn, fence=begun.run.fence)
+        self.held = TurnClaim(run_id=self.run_id, turn=begun.run.turn, fence=begun.run.fence)
         return begun
 
     async def open_calls(self, *calls: OpenCall) -> Written:
         write = replace(A_WRITE, append=(asking(*(call.call_id for call in calls)),))
         return await self.store.open_calls(self.held, write, calls)
 
-    async def begin_call(self, call_id: str, claim: Claim | None = None) -> HeldCall:
+    async def begin_call(self, call_id: str, claim: ClaimRequest | None = None) -> CallClaim:
         turn = (await self.look()).turn
         begun = await self.store.begin_call(self.run_id, turn, CallId(call_id), claim or a_claim("worker-2"))
         assert isinstance(begun, CallBegun), begun
-        return HeldCall(run_id=self.run_id, turn=turn, call_id=CallId(call_id), attempt=begun.attempt)
+        return CallClaim(run_id=self.run_id, turn=turn, call_id=CallId(call_id), attempt=begun.attempt)
 
-    async def finish_call(self, held: HeldCall) -> CallStored:
+    async def finish_call(self, held: CallClaim) -> CallStored:
         return await self.store.finish_call(held, a_result(held.call_id, turn=held.turn))
 
     async def run_call(self, call_id: str) -> CallStored:
         return await self.finish_call(await self.begin_call(call_id))
 
-    async def doubt(self, call_id: str, asked: Asked = Asked.PERSON) -> HeldCall:
+    async def doubt(self, call_id: str, asked: Asked = Asked.PERSON) -> CallClaim:
         """Begin a call, and lose it."""
         held = await self.begin_call(call_id)
         assert await self.store.doubt(held, asked, in_doubt(call_id)) is Written.WRITTEN

@@ -12,7 +12,7 @@ from paceline.core.agent import Agent
 from paceline.core.ids import CallId, Incarnation, RunId
 from paceline.core.step import ModelCallFailed
 from paceline.store.memory import MemoryRunStore
-from paceline.store.port import CallResult, CallStored, CallWritten, HeldCall, OpenCall
+from paceline.store.port import CallClaim, CallResult, CallStored, CallWritten, OpenCall
 from paceline.tools import Registry
 from paceline.worker.call import run_call
 from paceline.worker.desk import Desk
@@ -31,7 +31,7 @@ class RefusesOnce(MemoryRunStore):
 
     refusals = 1
 
-    async def finish_call(self, held: HeldCall, result: CallResult) -> CallStored:
+    async def finish_call(self, held: CallClaim, result: CallResult) -> CallStored:
         if self.refusals:
             self.refusals -= 1
             raise ValueError("this result cannot be stored")

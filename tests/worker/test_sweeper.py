@@ -14,7 +14,7 @@ from paceline.core.agent import Agent
 from paceline.core.ids import Incarnation, RunId, batch_tag
 from paceline.core.wire import Queue
 from paceline.store.memory import MemoryRunStore
-from paceline.store.port import Claim, Examined, Held, Written
+from paceline.store.port import ClaimRequest, Examined, TurnClaim, Written
 from paceline.tools import Registry
 from paceline.worker.desk import Desk
 from paceline.worker.messages import Message
@@ -65,7 +65,7 @@ async def test_two_sweeps_at_once_send_a_lost_message_once() -> None:
 class _OneRunBreaks(MemoryRunStore):
     """Fails whatever is done about the first row."""
 
-    async def send_again(self, held: Held, *, seconds: float, sent_ms: int) -> Written:
+    async def send_again(self, held: TurnClaim, *, seconds: float, sent_ms: int) -> Written:
         if held.run_id == ROWS[0].run_id:
             raise ValueError("this run is broken")
         return await super().send_again(held, seconds=seconds, sent_ms=sent_ms)
@@ -95,7 +95,7 @@ async def test_a_sweep_that_needs_no_broker_goes_on_while_the_broker_is_away(cap
     clock, sent = FakeClock(), list[Message]()
     store = MemoryRunStore(clock)
     await _overdue(store, clock)
-    claim = Claim(owner=Incarnation("gone"), nonce="n", longest_seconds=60)
+    claim = ClaimRequest(owner=Incarnation("gone"), nonce="n", longest_seconds=60)
     await store.begin(ROWS[0].run_id, 1, claim)
     clock.pass_seconds(31)
 

@@ -30,7 +30,7 @@ from paceline.core.run import Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.trace_ids import TURNS_IN_A_PART, trace_of
 from paceline.core.transcript import user_text
-from paceline.store.port import Asked, Held, TurnWrite, Written
+from paceline.store.port import Asked, TurnClaim, TurnWrite, Written
 from paceline.worker.telemetry import names
 from paceline.worker.telemetry.span import Span
 from paceline.worker.telemetry.traced_store import traced
@@ -271,5 +271,5 @@ async def test_a_fault_in_the_telling_is_no_fault_of_the_run() -> None:
 async def test_what_is_not_listened_to_is_handed_on() -> None:
     stage = await _a_stage()
     assert await stage.run.store.now_ms() == stage.world.clock.now_ms
-    stale = Held(run_id=stage.run.run_id, turn=1, fence=99)
+    stale = TurnClaim(run_id=stage.run.run_id, turn=1, fence=99)
     assert await stage.run.store.recover(stale, TurnWrite()) is Written.LOST

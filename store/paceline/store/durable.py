@@ -18,7 +18,7 @@ from paceline.core.tool_spec import Effect
 
 from .border import border
 from .durability import ACKNOWLEDGEMENTS, Durability
-from .port import BatchInfo, CallBegun, Claim, NewRun, NotBegun, Submitted
+from .port import BatchInfo, CallBegun, ClaimRequest, NewRun, NotBegun, Submitted
 from .primaries import Command, by_primary, on_one_connection
 from .record import RedisRunStore
 
@@ -50,7 +50,7 @@ class DurableRunStore(RedisRunStore):
                 _require(all(await self._ask([*(("EXISTS", key) for key in keys), self._mark(keys[0])], keys[0])))
         return answers
 
-    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: Claim) -> CallBegun | NotBegun:
+    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: ClaimRequest) -> CallBegun | NotBegun:
         begun = await super().begin_call(run_id, turn, call_id, claim)
         if isinstance(begun, CallBegun) and begun.call.effect is not Effect.READS:
             # What came before is confirmed with it: the message that asks for the call is in the same server's stream.

@@ -23,16 +23,15 @@ from .port import (
     BatchInfo,
     Begun,
     CallBegun,
+    CallClaim,
     CallResult,
     CallState,
     CallStored,
     CallWritten,
     Cancelled,
-    Claim,
+    ClaimRequest,
     Doubt,
     Examined,
-    Held,
-    HeldCall,
     NewRun,
     NotBegun,
     OpenCall,
@@ -40,6 +39,7 @@ from .port import (
     Resolved,
     RunRecord,
     Submitted,
+    TurnClaim,
     TurnResults,
     TurnWrite,
     WorkerReport,
@@ -70,7 +70,7 @@ class _OpenCall:
     def awaits_person(self) -> bool:
         return self.doubt is not None and self.doubt.asked is Asked.PERSON
 
-    def claim_for(self, claim: Claim, now_ms: int) -> None:
+    def claim_for(self, claim: ClaimRequest, now_ms: int) -> None:
         self.attempt += 1
         self.began_ms = now_ms
         self.nonce, self.owner = claim.nonce, claim.owner
@@ -235,7 +235,7 @@ class MemoryRunStore:
 
     # A turn
 
-    async def begin(self, run_id: RunId, turn: int, claim: Claim) -> Begun | NotBegun:
+    async def begin(self, run_id: RunId, turn: int, claim: ClaimRequest) -> Begun | NotBegun:
         record = self._find(run_id)
         if record is None:
             return NotBegun.MISSING
@@ -250,7 +250,7 @@ class MemoryRunStore:
         self._claim(record, claim)
         return _begun(record, self._now_ms())
 
-    def _claim(self, record: _Record, claim: Claim) -> None:
+    def _claim(self, record: _Record, claim: ClaimRequest) -> None:
         self._move(record, Event.BEGIN)
         record.run = replace(
             record.run,
@@ -262,7 +262,7 @@ class MemoryRunStore:
         record.nonce = claim.nonce
         self._look_after_claim(record)
 
-    async def open_calls(self, held: Held, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
+    async def open_calls(self, held: TurnClaim, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
         record = self._in_turn(held)
         if record is None:
             return Written.LOST
@@ -277,7 +277,7 @@ class MemoryRunStore:
             self._send(record)
         return Written.WRITTEN
 
-    async def go_on(self, held: Held, write: TurnWrite, *, advance: bool) -> Written:
+    async def go_on(self, held: TurnClaim, write: TurnWrite, *, advance: bool) -> Written:
         record = self._in_turn(held)
         if record is None:
             return Written.LOST
@@ -286,7 +286,9 @@ class MemoryRunStore:
             self._turn_due(record)
         return Written.WRITTEN
 
-    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False) -> Written:
+    async def hold(
+        self, held: TurnClaim, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False
+    ) -> Written:
         record = self._in_turn(held)
         if record is None:
             return Written.LOST
@@ -298,7 +300,7 @@ class MemoryRunStore:
             record.run = replace(record.run, hold_until_ms=until_ms, hold_reason=reason, sent_ms=sent_ms)
         return Written.WRITTEN
 
-    async def finish(self, held: Held, write: TurnWrite, outcome: Outcome) -> Written:
+    async def finish(self, held: TurnClaim, write: TurnWrite, outcome: Outcome) -> Written:
         record = self._held(held)
         if record is None or record.run.state.is_terminal:
             return Written.LOST
@@ -310,7 +312,7 @@ class MemoryRunStore:
 
     # Calls
 
-    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: Claim) -> CallBegun | NotBegun:
+    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: ClaimRequest) -> CallBegun | NotBegun:
         record = self._find(run_id)
         if record is None:
             return NotBegun.MISSING
@@ -321,7 +323,7 @@ class MemoryRunStore:
             return NotBegun.DONE
         return self._begin_call(record, call, claim)
 
-    def _begin_call(self, record: _Record, call: _OpenCall, claim: Claim) -> CallBegun | NotBegun:
+    def _begin_call(self, record: _Record, call: _OpenCall, claim: ClaimRequest) -> CallBegun | NotBegun:
         if call.nonce and call.nonce != claim.nonce:
             return NotBegun.BUSY
         if not call.nonce:
@@ -334,7 +336,7 @@ class MemoryRunStore:
             call.claim_for(claim, self._now_ms())
         return CallBegun(call=call.call, attempt=call.attempt, agent=record.run.agent, doubt=call.doubt)
 
-    async def finish_call(self, held: HeldCall, result: CallResult) -> CallStored:
+    async def finish_call(self, held: CallClaim, result: CallResult) -> CallStored:
         record = self._find(held.run_id)
         call = _running_call(record, held) if record else None
         if record is None or call is None:
@@ -371,13 +373,13 @@ class MemoryRunStore:
         if record is None or record.run.state is not State.JOINING or record.run.turn != turn:
             return None
         return TurnResults(
-            held=Held(run_id=run_id, turn=turn, fence=record.run.fence),
+            held=TurnClaim(run_id=run_id, turn=turn, fence=record.run.fence),
             asked=record.fragments[-1],
             calls=tuple(record.calls),
             blocks={call_id: call.block for call_id, call in record.calls.items() if call.block is not None},
         )
 
-    async def join(self, held: Held, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
+    async def join(self, held: TurnClaim, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
         record = self._held(held)
         if record is None or not _can_join(record, inline=len(inline)):
             return Written.LOST
@@ -418,12 +420,12 @@ class MemoryRunStore:
             if record.due_ms is not None:
                 record.due_ms = self._now_ms() + _ms(seconds)
 
-    async def look_again(self, held: Held, *, seconds: float) -> None:
+    async def look_again(self, held: TurnClaim, *, seconds: float) -> None:
         record = self._held(held)
         if record and not record.run.state.is_terminal:
             record.due_ms = self._now_ms() + _ms(seconds)
 
-    async def send_again(self, held: Held, *, seconds: float, sent_ms: int) -> Written:
+    async def send_again(self, held: TurnClaim, *, seconds: float, sent_ms: int) -> Written:
         record = self._held(held)
         if record is None or record.run.state.is_terminal or record.run.sent_ms != sent_ms:
             return Written.LOST
@@ -439,7 +441,7 @@ class MemoryRunStore:
             if self._is_kept(name):
                 self._keep(name)
 
-    async def recover(self, held: Held, write: TurnWrite) -> Written:
+    async def recover(self, held: TurnClaim, write: TurnWrite) -> Written:
         record = self._in_turn(held)
         if record is None:
             return Written.LOST
@@ -448,7 +450,7 @@ class MemoryRunStore:
             self._turn_due(record)
         return Written.WRITTEN
 
-    async def recover_call(self, held: HeldCall, *, lost: bool = False) -> Written:
+    async def recover_call(self, held: CallClaim, *, lost: bool = False) -> Written:
         record = self._find(held.run_id)
         call = _running_call(record, held) if record else None
         if record is None or call is None:
@@ -458,7 +460,7 @@ class MemoryRunStore:
             self._end_when_quiet(record)
         return Written.WRITTEN
 
-    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt, *, lost: bool = False) -> Written:
+    async def doubt(self, held: CallClaim, asked: Asked, entry: EffectInDoubt, *, lost: bool = False) -> Written:
         record = self._find(held.run_id)
         call = _running_call(record, held) if record else None
         if record is None or call is None:
@@ -473,7 +475,7 @@ class MemoryRunStore:
             self._await_decision_if_stuck(record)
         return Written.WRITTEN
 
-    async def rule_out(self, held: HeldCall, entry: EffectRuledOut) -> Written:
+    async def rule_out(self, held: CallClaim, entry: EffectRuledOut) -> Written:
         record = self._find(held.run_id)
         call = _running_call(record, held) if record else None
         if record is None or call is None or call.doubt is None:
@@ -540,12 +542,12 @@ class MemoryRunStore:
         if record is None or record.run.state not in CAN_GO_ON:
             return None
         return Remains(
-            held=Held(run_id=run_id, turn=record.run.turn, fence=record.run.fence),
+            held=TurnClaim(run_id=run_id, turn=record.run.turn, fence=record.run.fence),
             calls=tuple(call.state for call in record.calls.values()),
             blocks={call_id: call.block for call_id, call in record.calls.items() if call.block is not None},
         )
 
-    async def redrive(self, held: Held, answers: Fragment | None, entry: Redriven) -> Written:
+    async def redrive(self, held: TurnClaim, answers: Fragment | None, entry: Redriven) -> Written:
         record = self._held(held)
         if record is None or record.outcome is None or record.run.state not in CAN_GO_ON:
             return Written.LOST
@@ -669,13 +671,13 @@ class MemoryRunStore:
             if self._is_kept(name):
                 self._keep(name)
 
-    def _held(self, held: Held) -> _Record | None:
+    def _held(self, held: TurnClaim) -> _Record | None:
         record = self._find(held.run_id)
         if record and (record.run.fence, record.run.turn) == (held.fence, held.turn):
             return record
         return None
 
-    def _in_turn(self, held: Held) -> _Record | None:
+    def _in_turn(self, held: TurnClaim) -> _Record | None:
         record = self._held(held)
         return record if record and record.run.state is State.IN_TURN else None
 
@@ -780,7 +782,7 @@ def _can_join(record: _Record, *, inline: int) -> bool:
     return record.run.state is State.JOINING
 
 
-def _running_call(record: _Record, held: HeldCall) -> _OpenCall | None:
+def _running_call(record: _Record, held: CallClaim) -> _OpenCall | None:
     if record.run.state is not State.IN_TOOLS or record.run.turn != held.turn:
         return None
     call = record.calls.get(held.call_id)

@@ -58,7 +58,7 @@ class Submitted(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class ClaimRequest:
     """Who wants the right to carry out an attempt, and until when at most. `nonce` is new for each try."""
 
     owner: Incarnation
@@ -96,7 +96,7 @@ class NotBegun(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class TurnClaim:
     """The right to write: the run, the turn and the fence of the claim."""
 
     run_id: RunId
@@ -186,7 +186,7 @@ class CallResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldCall:
+class CallClaim:
     """The right to say what became of a try of a call."""
 
     run_id: RunId
@@ -217,7 +217,7 @@ class CallStored:
 class TurnResults:
     """The results of a turn that is to be joined: the calls in id order, and each one's block."""
 
-    held: Held
+    held: TurnClaim
     asked: Fragment
     """The assistant message that made the calls."""
     calls: tuple[CallId, ...]
@@ -295,7 +295,7 @@ class RunRecord:
 class Remains:
     """What a run that failed or was stopped left behind: its open calls in order, and what results there are."""
 
-    held: Held
+    held: TurnClaim
     calls: tuple[CallState, ...]
     blocks: Mapping[CallId, bytes]
 
@@ -355,39 +355,41 @@ class RunStore(Protocol):
 
     # A turn: QUEUED, TURN_DUE or ON_HOLD -> IN_TURN -> ...
 
-    async def begin(self, run_id: RunId, turn: int, claim: Claim) -> Begun | NotBegun:
-        """Claim the next attempt at this turn."""
+    async def begin(self, run_id: RunId, turn: int, claim: ClaimRequest) -> Begun | NotBegun:
+        """ClaimRequest the next attempt at this turn."""
 
-    async def open_calls(self, held: Held, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
+    async def open_calls(self, held: TurnClaim, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
         """Append the assistant message and record its calls, before any of them runs."""
 
-    async def go_on(self, held: Held, write: TurnWrite, *, advance: bool) -> Written:
+    async def go_on(self, held: TurnClaim, write: TurnWrite, *, advance: bool) -> Written:
         """Give the claim back: the next turn is due, or this one again."""
 
-    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False) -> Written:
+    async def hold(
+        self, held: TurnClaim, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False
+    ) -> Written:
         """Give the claim back: this turn is due again in so many seconds.
 
         `timed`: its message is sent then. Else that is left to the sweeper.
         """
 
-    async def finish(self, held: Held, write: TurnWrite, outcome: Outcome) -> Written:
+    async def finish(self, held: TurnClaim, write: TurnWrite, outcome: Outcome) -> Written:
         """End the run from IN_TURN, or from any state by the sweeper, which holds the fence it examined."""
 
     # Calls: IN_TOOLS -> JOINING -> TURN_DUE
 
-    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: Claim) -> CallBegun | NotBegun:
-        """Claim a call: the intent is on record before the tool starts.
+    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: ClaimRequest) -> CallBegun | NotBegun:
+        """ClaimRequest a call: the intent is on record before the tool starts.
 
         The claim ends by itself `claim.longest_seconds` after the call's own timeout.
         """
 
-    async def finish_call(self, held: HeldCall, result: CallResult) -> CallStored:
+    async def finish_call(self, held: CallClaim, result: CallResult) -> CallStored:
         """Store a call's result. The first one wins."""
 
     async def results(self, run_id: RunId, turn: int) -> TurnResults | None:
         """What there is to join; None unless the turn is JOINING."""
 
-    async def join(self, held: Held, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
+    async def join(self, held: TurnClaim, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
         """Append the results and make the next turn due.
 
         From JOINING; or from IN_TOOLS where every call ran inline, `inline` accounts for each of them, and nobody else
@@ -414,10 +416,10 @@ class RunStore(Protocol):
     async def look_in(self, run_ids: Sequence[RunId], *, seconds: float) -> None:
         """Look at these in so many seconds, whatever they are."""
 
-    async def look_again(self, held: Held, *, seconds: float) -> None:
+    async def look_again(self, held: TurnClaim, *, seconds: float) -> None:
         """Look at the run again in so many seconds; no effect if it has moved."""
 
-    async def send_again(self, held: Held, *, seconds: float, sent_ms: int) -> Written:
+    async def send_again(self, held: TurnClaim, *, seconds: float, sent_ms: int) -> Written:
         """The right to send the message for what is due again. The run is looked at again in so many seconds.
 
         LOST if the run has moved, or if the message did not go out last at `sent_ms`: somebody else who examined the
@@ -430,20 +432,20 @@ class RunStore(Protocol):
         For those of runs that are not over: they must not be forgotten before them. It may be asked for often.
         """
 
-    async def recover(self, held: Held, write: TurnWrite) -> Written:
+    async def recover(self, held: TurnClaim, write: TurnWrite) -> Written:
         """Take the claim of a turn from a worker that is gone: the turn is due again, the attempt counts as lost."""
 
-    async def recover_call(self, held: HeldCall, *, lost: bool = False) -> Written:
+    async def recover_call(self, held: CallClaim, *, lost: bool = False) -> Written:
         """Give the claim of a call back: anybody may begin it again. `lost`: taken from a worker that is gone."""
 
-    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt, *, lost: bool = False) -> Written:
+    async def doubt(self, held: CallClaim, asked: Asked, entry: EffectInDoubt, *, lost: bool = False) -> Written:
         """Take the claim of a `once` call without a result: somebody is to be asked what it did, it is not run again.
 
         Where a person is asked and nothing else of the turn runs or may run, the run awaits the decision: IN_TOOLS ->
         AWAITING_DECISION.
         """
 
-    async def rule_out(self, held: HeldCall, entry: EffectRuledOut) -> Written:
+    async def rule_out(self, held: CallClaim, entry: EffectRuledOut) -> Written:
         """The tool was asked, and its call has not taken effect: anybody may begin it, to run it."""
 
     async def may_sweep(self, owner: Incarnation, *, seconds: float) -> bool:
@@ -466,7 +468,7 @@ class RunStore(Protocol):
     async def remains(self, run_id: RunId) -> Remains | None:
         """What a run left behind; None unless it failed or was stopped."""
 
-    async def redrive(self, held: Held, answers: Fragment | None, entry: Redriven) -> Written:
+    async def redrive(self, held: TurnClaim, answers: Fragment | None, entry: Redriven) -> Written:
         """Let a run go on that failed or was stopped: FAILED or STOPPED -> TURN_DUE. Its life is no longer limited.
 
         With `answers` to the calls that it left open the next turn is due, else the turn in which it ended. What

@@ -30,15 +30,14 @@ from .port import (
     BatchInfo,
     Begun,
     CallBegun,
+    CallClaim,
     CallResult,
     CallState,
     CallStored,
     CallWritten,
     Cancelled,
-    Claim,
+    ClaimRequest,
     Examined,
-    Held,
-    HeldCall,
     NewRun,
     NotBegun,
     OpenCall,
@@ -46,6 +45,7 @@ from .port import (
     Resolved,
     RunRecord,
     Submitted,
+    TurnClaim,
     TurnResults,
     TurnWrite,
     WorkerReport,
@@ -149,7 +149,7 @@ class RedisRunStore:
 
     # A turn
 
-    async def begin(self, run_id: RunId, turn: int, claim: Claim) -> Begun | NotBegun:
+    async def begin(self, run_id: RunId, turn: int, claim: ClaimRequest) -> Begun | NotBegun:
         arguments = flat(turn, claim.owner, claim.nonce, int(claim.longest_seconds * 1000))
         answer = await self._eval(ScriptName.BEGIN, run_id, arguments)
         if answer[0] != b"ok":
@@ -157,19 +157,21 @@ class RedisRunStore:
         run = encoding.read_run(run_id, encoding.fields(answer[1]))
         return Begun(run=run, fragments=tuple(map(Fragment, answer[2])), now_ms=int(answer[3]))
 
-    async def open_calls(self, held: Held, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
+    async def open_calls(self, held: TurnClaim, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
         once = " ".join(call.call_id for call in calls if call.effect is Effect.ONCE)
         keep = int(all(call.placement is Placement.INLINE for call in calls))
         specs = pairs((call.call_id, encoding.encode_call(call, place)) for place, call in enumerate(calls))
         return await self._write(ScriptName.OPEN_CALLS, held, [keep, once, *specs], write)
 
-    async def go_on(self, held: Held, write: TurnWrite, *, advance: bool) -> Written:
+    async def go_on(self, held: TurnClaim, write: TurnWrite, *, advance: bool) -> Written:
         return await self._write(ScriptName.GO_ON, held, [int(advance)], write)
 
-    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False) -> Written:
+    async def hold(
+        self, held: TurnClaim, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False
+    ) -> Written:
         return await self._write(ScriptName.HOLD, held, [int(seconds * 1000), reason, int(timed)], write)
 
-    async def finish(self, held: Held, write: TurnWrite, outcome: Outcome) -> Written:
+    async def finish(self, held: TurnClaim, write: TurnWrite, outcome: Outcome) -> Written:
         event = outcome.ending.event
         arguments: list[Argument] = [
             " ".join(state for state, ending in MOVES if ending is event),
@@ -204,19 +206,19 @@ class RedisRunStore:
                     pipe.expire(key, seconds, gt=True)
                 await pipe.execute()
 
-    async def recover(self, held: Held, write: TurnWrite) -> Written:
+    async def recover(self, held: TurnClaim, write: TurnWrite) -> Written:
         return await self._write(ScriptName.RECOVER, held, [], write)
 
-    async def _write(self, name: ScriptName, held: Held, own: list[Argument], write: TurnWrite) -> Written:
+    async def _write(self, name: ScriptName, held: TurnClaim, own: list[Argument], write: TurnWrite) -> Written:
         return Written(await self._word(name, held, own, write))
 
-    async def _word(self, name: ScriptName, held: Held, own: list[Argument], write: TurnWrite) -> str:
+    async def _word(self, name: ScriptName, held: TurnClaim, own: list[Argument], write: TurnWrite) -> str:
         arguments = [held.fence, held.turn, _nonce(), *own, *encoding.write_arguments(write)]
         return str((await self._eval(name, held.run_id, arguments)).decode())
 
     # Calls
 
-    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: Claim) -> CallBegun | NotBegun:
+    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: ClaimRequest) -> CallBegun | NotBegun:
         arguments = flat(turn, call_id, claim.owner, claim.nonce, int(claim.longest_seconds * 1000))
         answer = await self._eval(ScriptName.BEGIN_CALL, run_id, arguments)
         if answer[0] != b"ok":
@@ -229,7 +231,7 @@ class RedisRunStore:
             doubt=encoding.read_doubt(answer[4]),
         )
 
-    async def finish_call(self, held: HeldCall, result: CallResult) -> CallStored:
+    async def finish_call(self, held: CallClaim, result: CallResult) -> CallStored:
         arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), *encoding.result_arguments(result))
         word, following = await self._eval(ScriptName.FINISH_CALL, held.run_id, arguments)
         return CallStored(
@@ -242,11 +244,11 @@ class RedisRunStore:
             return None
         blocks = {CallId(call.decode()): block for call, block in encoding.fields(answer[3]).items()}
         states = encoding.read_call_states(encoding.fields(answer[2]), [])
-        held = Held(run_id=run_id, turn=turn, fence=int(answer[0]))
+        held = TurnClaim(run_id=run_id, turn=turn, fence=int(answer[0]))
         calls = tuple(state.call.call_id for state in states)
         return TurnResults(held=held, asked=Fragment(answer[1]), calls=calls, blocks=blocks)
 
-    async def join(self, held: Held, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
+    async def join(self, held: TurnClaim, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
         results: list[Argument] = [argument for result in inline for argument in encoding.result_arguments(result)]
         arguments = [held.fence, held.turn, _nonce(), message, len(inline), *results]
         return Written((await self._eval(ScriptName.JOIN, held.run_id, arguments)).decode())
@@ -290,11 +292,11 @@ class RedisRunStore:
                     pipe.zadd(self.keys.due_of(run_id), {run_id: moment}, xx=True)
                 await pipe.execute()
 
-    async def look_again(self, held: Held, *, seconds: float) -> None:
+    async def look_again(self, held: TurnClaim, *, seconds: float) -> None:
         arguments = flat(held.fence, held.turn, int(seconds * 1000))
         await self._eval(ScriptName.LOOK_AGAIN, held.run_id, arguments)
 
-    async def send_again(self, held: Held, *, seconds: float, sent_ms: int) -> Written:
+    async def send_again(self, held: TurnClaim, *, seconds: float, sent_ms: int) -> Written:
         arguments = flat(held.fence, held.turn, _nonce(), int(seconds * 1000), sent_ms)
         return Written((await self._eval(ScriptName.SEND_AGAIN, held.run_id, arguments)).decode())
 
@@ -308,15 +310,15 @@ class RedisRunStore:
             await self._renew(keys, self._retention_s + self._keep_every_s)
         self._kept_ms = {**lately, **dict.fromkeys([*tags, *digests], now_ms)}
 
-    async def recover_call(self, held: HeldCall, *, lost: bool = False) -> Written:
+    async def recover_call(self, held: CallClaim, *, lost: bool = False) -> Written:
         arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), int(lost))
         return Written((await self._eval(ScriptName.RECOVER_CALL, held.run_id, arguments)).decode())
 
-    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt, *, lost: bool = False) -> Written:
+    async def doubt(self, held: CallClaim, asked: Asked, entry: EffectInDoubt, *, lost: bool = False) -> Written:
         arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), int(lost), asked, encode_entry(entry))
         return Written((await self._eval(ScriptName.DOUBT, held.run_id, arguments)).decode())
 
-    async def rule_out(self, held: HeldCall, entry: EffectRuledOut) -> Written:
+    async def rule_out(self, held: CallClaim, entry: EffectRuledOut) -> Written:
         arguments = flat(held.turn, held.call_id, held.attempt, _nonce(), encode_entry(entry))
         return Written((await self._eval(ScriptName.RULE_OUT, held.run_id, arguments)).decode())
 
@@ -356,12 +358,12 @@ class RedisRunStore:
             return None
         blocks = {CallId(call.decode()): block for call, block in encoding.fields(answer[3]).items()}
         return Remains(
-            held=Held(run_id=run_id, turn=int(answer[0]), fence=int(answer[1])),
+            held=TurnClaim(run_id=run_id, turn=int(answer[0]), fence=int(answer[1])),
             calls=encoding.read_call_states(encoding.fields(answer[2]), [call.encode() for call in blocks]),
             blocks=blocks,
         )
 
-    async def redrive(self, held: Held, answers: Fragment | None, entry: Redriven) -> Written:
+    async def redrive(self, held: TurnClaim, answers: Fragment | None, entry: Redriven) -> Written:
         arguments = flat(held.fence, held.turn, _nonce(), [answers] if answers else [], encode_entry(entry))
         written = Written((await self._eval(ScriptName.REDRIVE, held.run_id, arguments)).decode())
         await self._keep_with(held.run_id)

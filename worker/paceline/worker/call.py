@@ -13,7 +13,7 @@ from paceline.core.errors import InfrastructureError, NewerVersion, ToolLoadErro
 from paceline.core.ids import CallId, RunId
 from paceline.core.run import Run
 from paceline.core.tool_spec import Effect
-from paceline.store.port import CallBegun, CallResult, CallWritten, Claim, HeldCall, NotBegun, OpenCall, Written
+from paceline.store.port import CallBegun, CallClaim, CallResult, CallWritten, ClaimRequest, NotBegun, OpenCall, Written
 from paceline.tools import ToolResult, run_tool
 
 from .call_context import KILL_MARGIN_SECONDS, prepare
@@ -36,14 +36,14 @@ async def run_call(desk: Desk, run_id: RunId, turn: int, call_id: CallId) -> Ran
         begun = await _begin(desk, run_id, turn, call_id, claim)
         if isinstance(begun, NotBegun):
             return _NOT_OURS
-        held = HeldCall(run_id=run_id, turn=turn, call_id=call_id, attempt=begun.attempt)
+        held = CallClaim(run_id=run_id, turn=turn, call_id=call_id, attempt=begun.attempt)
         began_ms = now_ms()
         with desk.in_flight.working():
             return await _guarded(desk, held, begun, began_ms)
 
 
-async def _begin(desk: Desk, run_id: RunId, turn: int, call_id: CallId, claim: Claim) -> CallBegun | NotBegun:
-    """Claim the call, and have its agent at hand."""
+async def _begin(desk: Desk, run_id: RunId, turn: int, call_id: CallId, claim: ClaimRequest) -> CallBegun | NotBegun:
+    """ClaimRequest the call, and have its agent at hand."""
     loop = asyncio.get_running_loop()
     while True:
         asked_at = loop.time()
@@ -61,7 +61,7 @@ async def run_inline(desk: Desk, agent: Agent, run: Run, call: OpenCall) -> Call
     return await _execute(desk, agent, run.run_id, run.turn, call, attempt=1)
 
 
-async def _guarded(desk: Desk, held: HeldCall, begun: CallBegun, began_ms: int) -> RanCall:
+async def _guarded(desk: Desk, held: CallClaim, begun: CallBegun, began_ms: int) -> RanCall:
     """Whatever happens, the claim is given up: a living worker's claim would keep the call from everybody."""
     try:
         try:
@@ -78,7 +78,7 @@ async def _guarded(desk: Desk, held: HeldCall, begun: CallBegun, began_ms: int) 
         return await store_result(desk, held, error_result(held, begun.call, text, worker=desk.incarnation))
 
 
-async def _carry_out(desk: Desk, held: HeldCall, begun: CallBegun) -> RanCall:
+async def _carry_out(desk: Desk, held: CallClaim, begun: CallBegun) -> RanCall:
     try:
         await asyncio.sleep(0)
     except asyncio.CancelledError:  # before the tool began: there is no doubt about what it did
@@ -97,7 +97,7 @@ async def _carry_out(desk: Desk, held: HeldCall, begun: CallBegun) -> RanCall:
     return await store_result(desk, held, result)
 
 
-async def _cut(desk: Desk, held: HeldCall, begun: CallBegun, began_ms: int) -> RanCall:
+async def _cut(desk: Desk, held: CallClaim, begun: CallBegun, began_ms: int) -> RanCall:
     """The worker stops before the call is done: give it back, or have somebody asked what it did."""
     if begun.call.effect is Effect.ONCE and begun.doubt is None:
         agent = await desk.until_written(lambda: desk.agent(begun.agent))
@@ -107,14 +107,14 @@ async def _cut(desk: Desk, held: HeldCall, begun: CallBegun, began_ms: int) -> R
     return await _give_back(desk, held)
 
 
-async def _give_back(desk: Desk, held: HeldCall) -> RanCall:
+async def _give_back(desk: Desk, held: CallClaim) -> RanCall:
     """Let anybody begin the call again."""
     if await desk.until_written(lambda: desk.store.recover_call(held)) is Written.WRITTEN:
         return RanCall(written=CallWritten.LOST, messages=(once_more(held),))
     return await _what_is_due(desk, held)
 
 
-async def _what_is_due(desk: Desk, held: HeldCall) -> RanCall:
+async def _what_is_due(desk: Desk, held: CallClaim) -> RanCall:
     """For a call whose result was written just before: what is due because of it is not known here any more."""
     messages = await desk.until_written(lambda: due_messages(desk.store, held.run_id))
     return RanCall(written=CallWritten.LOST, messages=messages)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from paceline.core.ledger import CallRan, Source
 from paceline.core.transcript import result_block
-from paceline.store.port import CallResult, CallWritten, HeldCall, OpenCall
+from paceline.store.port import CallClaim, CallResult, CallWritten, OpenCall
 from paceline.tools import ToolResult
 
 from .desk import Desk
@@ -27,19 +27,19 @@ class RanCall:
         return self.written is CallWritten.LAST
 
 
-async def store_result(desk: Desk, held: HeldCall, result: CallResult) -> RanCall:
+async def store_result(desk: Desk, held: CallClaim, result: CallResult) -> RanCall:
     """Store a call's result as soon as the record can be written; the first one wins."""
     stored = await desk.until_written(lambda: desk.store.finish_call(held, result))
     following = (replace(once_more(held), calls=(stored.next_once,)),) if stored.next_once else ()
     return RanCall(written=stored.written, messages=following)
 
 
-def once_more(held: HeldCall) -> ChordMessage:
+def once_more(held: CallClaim) -> ChordMessage:
     """Have this call begun again, by whoever gets the message."""
     return ChordMessage(run_id=held.run_id, turn=held.turn, calls=(held.call_id,))
 
 
-def error_result(held: HeldCall, call: OpenCall, text: str, *, worker: str) -> CallResult:
+def error_result(held: CallClaim, call: OpenCall, text: str, *, worker: str) -> CallResult:
     """A result that the model is told as an error."""
     result = ToolResult(content=text, is_error=True, chars=len(text))
     return call_result(held.turn, call, result, attempt=held.attempt, took_ms=0, worker=worker)

@@ -17,7 +17,7 @@ from paceline.core.errors import Bug, InfrastructureError, ToolLoadError
 from paceline.core.ids import AgentDigest, Incarnation, RunId
 from paceline.core.step import ModelCallFailed
 from paceline.core.wire import Queue
-from paceline.store.port import Claim, RunStore
+from paceline.store.port import ClaimRequest, RunStore
 from paceline.tools import Registry, Tool
 
 from .confinement import Guard, unguarded
@@ -183,10 +183,12 @@ class Desk:
         return self.lives.current
 
     @contextmanager
-    def claiming(self, longest_seconds: float) -> Iterator[Claim]:
+    def claiming(self, longest_seconds: float) -> Iterator[ClaimRequest]:
         """A claim of this process, with a nonce of its own, for as long as it is in use."""
         with self.lives.claiming() as owner:
-            yield Claim(owner=owner, nonce=secrets.token_hex(6), longest_seconds=longest_seconds + CLAIM_MARGIN_SECONDS)
+            yield ClaimRequest(
+                owner=owner, nonce=secrets.token_hex(6), longest_seconds=longest_seconds + CLAIM_MARGIN_SECONDS
+            )
 
     async def agent(self, digest: AgentDigest) -> Agent:
         """A frozen agent. Raises Bug if the record has lost it."""

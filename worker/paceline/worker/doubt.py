@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from paceline.core.agent import Agent
 from paceline.core.ledger import EffectInDoubt, EffectRuledOut, Source
 from paceline.core.unknown_effect import UNKNOWN_EFFECT, Remedy, remedy_of
-from paceline.store.port import Asked, CallResult, CallWritten, HeldCall, OpenCall, Written
+from paceline.store.port import Asked, CallClaim, CallResult, CallWritten, OpenCall, Written
 from paceline.tools import NotRan, ToolResult, Unknown, reconcile_tool
 
 from .call_context import KILL_MARGIN_SECONDS, prepare
@@ -32,7 +32,9 @@ class LostTry:
     """Whether whoever has the claim now is lost, and does not give it back itself."""
 
 
-async def put_in_doubt(desk: Desk, agent: Agent, held: HeldCall, call: OpenCall, lost: LostTry, *, why: str) -> RanCall:
+async def put_in_doubt(
+    desk: Desk, agent: Agent, held: CallClaim, call: OpenCall, lost: LostTry, *, why: str
+) -> RanCall:
     """Have somebody asked what a call did, by the right of its last claim."""
     spec = agent.tools_by_name.get(call.tool)
     match remedy_of(spec, agent.on_unknown_effect, was_reconciled=lost.was_reconciled):
@@ -44,7 +46,7 @@ async def put_in_doubt(desk: Desk, agent: Agent, held: HeldCall, call: OpenCall,
             return await _ask(desk, held, call, lost, Asked.PERSON, why)
 
 
-async def _ask(desk: Desk, held: HeldCall, call: OpenCall, lost: LostTry, asked: Asked, why: str) -> RanCall:
+async def _ask(desk: Desk, held: CallClaim, call: OpenCall, lost: LostTry, asked: Asked, why: str) -> RanCall:
     entry = EffectInDoubt(
         turn=held.turn,
         call=held.call_id,
@@ -61,7 +63,7 @@ async def _ask(desk: Desk, held: HeldCall, call: OpenCall, lost: LostTry, asked:
     return RanCall(written=CallWritten.STORED, messages=(once_more(held),) if asked is Asked.TOOL else ())
 
 
-async def reconcile_call(desk: Desk, agent: Agent, held: HeldCall, call: OpenCall, lost: LostTry) -> RanCall:
+async def reconcile_call(desk: Desk, agent: Agent, held: CallClaim, call: OpenCall, lost: LostTry) -> RanCall:
     """Ask the tool what became of its call, under a claim that was made for that. Raises ToolLoadError."""
     began = time.monotonic()
     match await _said(desk, agent, held, call):
@@ -74,14 +76,14 @@ async def reconcile_call(desk: Desk, agent: Agent, held: HeldCall, call: OpenCal
             return await put_in_doubt(desk, agent, held, call, replace(lost, was_reconciled=True), why=why)
 
 
-async def _said(desk: Desk, agent: Agent, held: HeldCall, call: OpenCall) -> ToolResult | NotRan | Unknown:
+async def _said(desk: Desk, agent: Agent, held: CallClaim, call: OpenCall) -> ToolResult | NotRan | Unknown:
     spec = agent.tools_by_name[call.tool]
     prepared = prepare(desk, spec, held.run_id, held.turn, call, attempt=held.attempt)
     with desk.guard(spec.timeout_s + KILL_MARGIN_SECONDS):
         return await reconcile_tool(prepared.tool, prepared.context)
 
 
-def _reconciled(desk: Desk, held: HeldCall, call: OpenCall, result: ToolResult, took_ms: int) -> CallResult:
+def _reconciled(desk: Desk, held: CallClaim, call: OpenCall, result: ToolResult, took_ms: int) -> CallResult:
     return call_result(
         held.turn,
         call,
@@ -93,7 +95,7 @@ def _reconciled(desk: Desk, held: HeldCall, call: OpenCall, result: ToolResult, 
     )
 
 
-async def _rule_out(desk: Desk, held: HeldCall, call: OpenCall) -> RanCall:
+async def _rule_out(desk: Desk, held: CallClaim, call: OpenCall) -> RanCall:
     entry = EffectRuledOut(turn=held.turn, call=held.call_id, tool=call.tool, at_ms=now_ms(), source=Source.RECONCILE)
     written = await desk.until_written(lambda: desk.store.rule_out(held, entry))
     messages = (once_more(held),) if written is Written.WRITTEN else ()

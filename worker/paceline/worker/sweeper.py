@@ -15,7 +15,7 @@ from paceline.core.ids import Incarnation, tag_of
 from paceline.core.ledger import AttemptLost, Ended
 from paceline.core.run import Run
 from paceline.core.wire import Queue, queue_of_turn
-from paceline.store.port import CallState, Examined, Held, HeldCall, TurnWrite, Written
+from paceline.store.port import CallClaim, CallState, Examined, TurnClaim, TurnWrite, Written
 
 from .desk import Desk
 from .doubt import LostTry, put_in_doubt
@@ -173,7 +173,7 @@ class Sweeper:
         written = await self.desk.store.send_again(_held(run), seconds=seconds, sent_ms=run.sent_ms)
         return (message,) if written is Written.WRITTEN else ()
 
-    async def _recover_turn(self, held: Held, examined: Examined, remedy: RecoverTurn) -> Sequence[Message]:
+    async def _recover_turn(self, held: TurnClaim, examined: Examined, remedy: RecoverTurn) -> Sequence[Message]:
         write = TurnWrite(streaks=remedy.run.streaks, ledger=(self._lost(examined),))
         written = await self.desk.store.recover(held, write)
         return (TurnMessage(run_id=held.run_id, turn=held.turn),) if written is Written.WRITTEN else ()
@@ -205,16 +205,16 @@ class Sweeper:
         return messages
 
 
-def _held(run: Run) -> Held:
-    return Held(run_id=run.run_id, turn=run.turn, fence=run.fence)
+def _held(run: Run) -> TurnClaim:
+    return TurnClaim(run_id=run.run_id, turn=run.turn, fence=run.fence)
 
 
 def _owners(examined: Examined) -> list[str]:
     return [examined.run.owner, *(state.owner for state in examined.calls)]
 
 
-def _held_call(held: Held, state: CallState) -> HeldCall:
-    return HeldCall(run_id=held.run_id, turn=held.turn, call_id=state.call.call_id, attempt=state.attempt)
+def _held_call(held: TurnClaim, state: CallState) -> CallClaim:
+    return CallClaim(run_id=held.run_id, turn=held.turn, call_id=state.call.call_id, attempt=state.attempt)
 
 
 def _lost_try(state: CallState) -> LostTry:

@@ -36,7 +36,7 @@ from paceline.core.step import (
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment, all_failed, check_next, check_sendable, results_message, tool_use_ids
 from paceline.core.wire import queue_of_turn
-from paceline.store.port import Begun, Held, NotBegun, OpenCall, TurnWrite, Written
+from paceline.store.port import Begun, NotBegun, OpenCall, TurnClaim, TurnWrite, Written
 
 from .call import run_call, run_inline
 from .call_result import RanCall
@@ -104,8 +104,8 @@ async def _give_back(desk: Desk, run: Run, progress: Progress) -> Sequence[Messa
     return await desk.until_written(lambda: due_messages(desk.store, run.run_id))
 
 
-def _held(run: Run) -> Held:
-    return Held(run_id=run.run_id, turn=run.turn, fence=run.fence)
+def _held(run: Run) -> TurnClaim:
+    return TurnClaim(run_id=run.run_id, turn=run.turn, fence=run.fence)
 
 
 async def _wait(desk: Desk, run: Run, *, seconds: float, reason: str) -> Sequence[Message]:

@@ -23,15 +23,15 @@ from paceline.store.port import (
     Asked,
     Begun,
     CallBegun,
+    CallClaim,
     CallResult,
     CallStored,
     CallWritten,
-    Claim,
-    Held,
-    HeldCall,
+    ClaimRequest,
     NotBegun,
     OpenCall,
     RunStore,
+    TurnClaim,
     TurnWrite,
     Written,
 )
@@ -69,7 +69,7 @@ class TracedStore:
         self._tracer = tracer
         self._longest_claim_ms = longest_claim_ms
         self._now_ms = now_ms
-        self._under_way: dict[Held, _UnderWay] = {}
+        self._under_way: dict[TurnClaim, _UnderWay] = {}
         self._agents: dict[AgentDigest, Agent] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -77,11 +77,11 @@ class TracedStore:
 
     # A turn
 
-    async def begin(self, run_id: RunId, turn: int, claim: Claim) -> Begun | NotBegun:
+    async def begin(self, run_id: RunId, turn: int, claim: ClaimRequest) -> Begun | NotBegun:
         begun = await self._store.begin(run_id, turn, claim)
         if isinstance(begun, Begun) and self._tracer.samples(run_id):
             run = begun.run
-            self._under_way[Held(run_id=run_id, turn=run.turn, fence=run.fence)] = _UnderWay(
+            self._under_way[TurnClaim(run_id=run_id, turn=run.turn, fence=run.fence)] = _UnderWay(
                 run=run,
                 began_ms=self._now_ms(),
                 worker=claim.owner,
@@ -91,35 +91,37 @@ class TracedStore:
             await self._tell(run_id, lambda: self._cancelled_between(run_id))
         return begun
 
-    async def open_calls(self, held: Held, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
+    async def open_calls(self, held: TurnClaim, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
         written = await self._store.open_calls(held, write, calls)
         if written is not Written.DUPLICATE_CALL:
             await self._tell_attempt(held, write, written, completes=True)
         return written
 
-    async def go_on(self, held: Held, write: TurnWrite, *, advance: bool) -> Written:
+    async def go_on(self, held: TurnClaim, write: TurnWrite, *, advance: bool) -> Written:
         written = await self._store.go_on(held, write, advance=advance)
         await self._tell_attempt(held, write, written, completes=advance)
         return written
 
-    async def hold(self, held: Held, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False) -> Written:
+    async def hold(
+        self, held: TurnClaim, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False
+    ) -> Written:
         written = await self._store.hold(held, write, seconds=seconds, reason=reason, timed=timed)
         await self._tell_attempt(held, write, written, hold_seconds=seconds)
         return written
 
-    async def finish(self, held: Held, write: TurnWrite, outcome: Outcome) -> Written:
+    async def finish(self, held: TurnClaim, write: TurnWrite, outcome: Outcome) -> Written:
         before = await self._before_loss(held, write)
         written = await self._store.finish(held, write, outcome)
         await self._tell_attempt(held, write, written, reason=outcome.reason.value, before=before)
         return written
 
-    async def recover(self, held: Held, write: TurnWrite) -> Written:
+    async def recover(self, held: TurnClaim, write: TurnWrite) -> Written:
         before = await self._before_loss(held, write)
         written = await self._store.recover(held, write)
         await self._tell_attempt(held, write, written, before=before)
         return written
 
-    async def join(self, held: Held, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
+    async def join(self, held: TurnClaim, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
         written = await self._store.join(held, message, inline)
         if written is Written.WRITTEN:
             calls = [call_ran_span(held.run_id, result.entry) for result in inline]
@@ -128,32 +130,32 @@ class TracedStore:
 
     # Calls
 
-    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: Claim) -> CallBegun | NotBegun:
+    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: ClaimRequest) -> CallBegun | NotBegun:
         begun = await self._store.begin_call(run_id, turn, call_id, claim)
         if begun in (NotBegun.STALE, NotBegun.CANCELLED):
             await self._tell(run_id, lambda: self._cancelled_between(run_id))
         return begun
 
-    async def finish_call(self, held: HeldCall, result: CallResult) -> CallStored:
+    async def finish_call(self, held: CallClaim, result: CallResult) -> CallStored:
         stored = await self._store.finish_call(held, result)
         if stored.written is not CallWritten.LOST:
             call = call_ran_span(held.run_id, result.entry)
             await self._tell(held.run_id, lambda: self._with_root(held, [call]))
         return stored
 
-    async def recover_call(self, held: HeldCall, *, lost: bool = False) -> Written:
+    async def recover_call(self, held: CallClaim, *, lost: bool = False) -> Written:
         written = await self._store.recover_call(held, lost=lost)
         if written is Written.WRITTEN:
             await self._tell(held.run_id, lambda: self._with_root(held, []))
         return written
 
-    async def doubt(self, held: HeldCall, asked: Asked, entry: EffectInDoubt, *, lost: bool = False) -> Written:
+    async def doubt(self, held: CallClaim, asked: Asked, entry: EffectInDoubt, *, lost: bool = False) -> Written:
         written = await self._store.doubt(held, asked, entry, lost=lost)
         if written is Written.WRITTEN:
             await self._tell(held.run_id, lambda: self._with_root(held, [in_doubt_span(held.run_id, entry)]))
         return written
 
-    async def rule_out(self, held: HeldCall, entry: EffectRuledOut) -> Written:
+    async def rule_out(self, held: CallClaim, entry: EffectRuledOut) -> Written:
         written = await self._store.rule_out(held, entry)
         if written is Written.WRITTEN:
             await self._tell(held.run_id, lambda: self._with_root(held, []))
@@ -179,7 +181,7 @@ class TracedStore:
 
     async def _tell_attempt(
         self,
-        held: Held,
+        held: TurnClaim,
         write: TurnWrite,
         written: Written,
         *,
@@ -218,7 +220,7 @@ class TracedStore:
         lost = [entry for entry in write.ledger if isinstance(entry, AttemptLost)]
         return [lost_span(run, entry, began_ms=min(began_ms, entry.at_ms)) for entry in lost]
 
-    async def _before_loss(self, held: Held, write: TurnWrite) -> Run | None:
+    async def _before_loss(self, held: TurnClaim, write: TurnWrite) -> Run | None:
         """The run as it was when it lost an attempt that did not begin here: only then is its claim on record."""
         is_lost = any(isinstance(entry, AttemptLost) for entry in write.ledger)
         if not is_lost or held in self._under_way or not self._tracer.samples(held.run_id):
@@ -231,7 +233,7 @@ class TracedStore:
         return record.run if record else None
 
     async def _with_root(
-        self, held: Held | HeldCall, told: Sequence[Span], *, moved_on: bool = False, is_over: bool = False
+        self, held: TurnClaim | CallClaim, told: Sequence[Span], *, moved_on: bool = False, is_over: bool = False
     ) -> Sequence[Span]:
         """These, and the run's own span where the write ended the run, or the part of its trace that tells of it."""
         if is_over or await self._store.cancel_requested([held.run_id]):
