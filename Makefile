@@ -38,7 +38,7 @@ unit: $(VENV)/dev.stamp redis-server    ## the test suite
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report --skip-covered --sort=cover
 
-slow: $(VENV)/dev.stamp redis-server rabbitmq   ## the few tests that take their time (failover without durability, RabbitMQ, idle runs)
+slow: $(VENV)/dev.stamp redis-server rabbitmq   ## the few tests that take their time (chaos mutants, idle runs, failover without durability, RabbitMQ)
 	$(BIN)/python -m pytest -m slow
 
 RUNS ?= 2000

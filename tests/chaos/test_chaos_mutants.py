@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from chaos.checker import check
 from chaos.driver import ChaosPlan, run_chaos
 from chaos.plan import Blow, BlowKind
 from integration.fleet import FleetPlan
+
+pytestmark = pytest.mark.slow
 
 
 def test_without_the_sweeper_a_kill_leaves_runs_stuck(tmp_path: Path) -> None:

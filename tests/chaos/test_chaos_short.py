@@ -20,7 +20,7 @@ PATIENT = {"PACELINE_POISON_AFTER": "10"}
 def test_no_run_is_lost_stuck_or_doubled_whatever_dies(tmp_path: Path) -> None:
     plan = ChaosPlan(
         runs=150,
-        blows=drawn_blows(1, seconds=40, pause_s=2.5),
+        blows=drawn_blows(1, seconds=30, pause_s=2.5),
         fleet=FleetPlan(workers=3, concurrency=8, claim_seconds=CLAIM_S, app="chaos.meddled_app", environment=PATIENT),
         meddling=MEDDLING,
         faults=FAULTS,
