@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint types unit slow chaos bench redis-server rabbitmq lock clean
+.PHONY: help demo test lint types unit coverage slow chaos bench redis-server rabbitmq lock clean
 
 help:            ## list what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,6 +35,9 @@ types: $(VENV)/dev.stamp     ## mypy, strict
 	$(BIN)/mypy
 
 unit: $(VENV)/dev.stamp redis-server    ## the test suite
+	$(BIN)/python -m pytest
+
+coverage: $(VENV)/dev.stamp redis-server    ## the test suite, and which lines it does not reach; a good minute slower
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report --skip-covered --sort=cover
 
