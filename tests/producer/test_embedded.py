@@ -3,22 +3,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from redis import Redis
+from support.waiting import wait_until
 
 from paceline.core.errors import InfrastructureError
 from paceline.producer.embedded import FolderInUse, embedded_valkey, running_server
-
-
-def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 20) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
-        time.sleep(0.02)
 
 
 def is_alive(pid: int) -> bool:

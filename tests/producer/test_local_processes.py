@@ -1,11 +1,10 @@
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 
 from paceline.core.errors import InfrastructureError, UsageError
 from paceline.producer.children import start_child, stop_children
@@ -18,13 +17,6 @@ STUBBORN = [
     "-c",
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)",
 ]
-
-
-def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 20) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
-        time.sleep(0.02)
 
 
 def workers(tmp_path: Path, command: list[str], said: list[str], *, count: int = 2) -> LocalWorkers:

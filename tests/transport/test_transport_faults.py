@@ -6,7 +6,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from transport.harness import Broker, running_worker, wait_until
+from support.waiting import wait_until
+from transport.harness import Broker, running_worker
 
 each_pool = pytest.mark.parametrize("pool", ["threads", "prefork"])
 

@@ -15,7 +15,8 @@ from redis import Redis
 from redis.exceptions import ConnectionError as ConnectionLost
 from support.acl import documented_rules, set_rules
 from support.tls import with_another_authority
-from transport.harness import QUEUE, running_worker, wait_until
+from support.waiting import wait_until
+from transport.harness import QUEUE, running_worker
 
 from paceline.worker.transport import Amqp
 
