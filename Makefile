@@ -35,7 +35,7 @@ types: $(VENV)/dev.stamp     ## mypy, strict
 	$(BIN)/mypy
 
 unit: $(VENV)/dev.stamp redis-server    ## the test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 coverage: $(VENV)/dev.stamp redis-server    ## the test suite, and which lines it does not reach; a good minute slower
 	$(BIN)/coverage run -m pytest

@@ -26,7 +26,7 @@ def test_every_key_of_the_file_has_its_line(section: type[BaseModel]) -> None:
     assert sections(section) - set(ROWS) == set()
 
 
-@pytest.mark.parametrize("name", [*sections(OutputConfigSection), *NOT_TAKEN])
+@pytest.mark.parametrize("name", sorted({*sections(OutputConfigSection), *NOT_TAKEN}))
 def test_what_is_passed_through_or_refused_is_named(name: str) -> None:
     assert f"`{name}`" in PAGE
 

