@@ -51,7 +51,7 @@ class Fleet:
             send=lambda messages: None,
         )
         await take_turn(desk, ROW.run_id, turn)
-        self.clock.pass_seconds(WAIT_SECONDS)
+        self.clock.pass_seconds(1.2 * WAIT_SECONDS)  # what is added lest all come back at once is a fifth at most
 
     async def told(self) -> list[str]:
         """What the ledger says, in short."""

@@ -10,7 +10,7 @@ fails again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -25,8 +25,8 @@ from paceline.core.transcript import Fragment
 from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.core.wire import Queue
 from paceline.store.memory import MemoryRunStore
-from paceline.store.port import BatchCounts, OpenCall, RunRecord
-from paceline.tools import ToolResult
+from paceline.store.port import BatchCounts, NewRun, OpenCall, RunRecord
+from paceline.tools import Tool, ToolResult
 from paceline.worker.call_result import call_result
 from paceline.worker.messages import TurnMessage
 from paceline.worker.scripted_model import ModelRequest, Reply, ScriptedModel
@@ -48,7 +48,8 @@ MODEL_SECONDS = 7.0
 Play = Callable[[ModelRequest, int], Reply]
 """What the model says to a request, of whose turn it has seen so many before."""
 
-_EPOCH_MS = 1_800_000_000_000
+EPOCH_MS = 1_800_000_000_000
+"""The record's time, less that of the loop."""
 ROW = a_row()
 
 
@@ -94,8 +95,9 @@ class Over:
 class Box:
     """One run, two workers, and what may happen to them."""
 
-    def __init__(self, play: Play, plan: Plan, agent: Agent) -> None:
+    def __init__(self, play: Play, plan: Plan, agent: Agent, tools: Sequence[Tool] = TOOLS) -> None:
         self._agent = agent
+        self.tools = tools
         self._plan = plan
         self._loop = asyncio.get_running_loop()
         self._numbers = count(1)
@@ -113,7 +115,8 @@ class Box:
     async def play_out(self) -> Over:
         """Submit the run, wait until it is over, and look whether anything still changes then."""
         began = self._loop.time()
-        run_id = await self._submit()
+        await self._submit([ROW])
+        run_id = ROW.run_id
         for _ in range(2):
             self._start_worker()
         while not await self._is_over(run_id):
@@ -151,14 +154,13 @@ class Box:
         self._workers.append(Worker(self, next(self._numbers)))
 
     def _now_ms(self) -> int:
-        return _EPOCH_MS + round(self._loop.time() * 1000)
+        return EPOCH_MS + round(self._loop.time() * 1000)
 
-    async def _submit(self) -> RunId:
+    async def _submit(self, rows: Sequence[NewRun]) -> None:
         await self.store.put_agent(self._agent.digest, self._agent.freeze())
         batch = await self.store.open_batch(replace(BATCH, agent=self._agent.digest))
-        await self.store.submit(batch, [ROW])
-        self.broker.send([TurnMessage(run_id=ROW.run_id, turn=1, queue=Queue.STARTS)])
-        return ROW.run_id
+        await self.store.submit(batch, rows)
+        self.broker.send([TurnMessage(run_id=row.run_id, turn=1, queue=Queue.STARTS) for row in rows])
 
     async def _answer(self, request: ModelRequest) -> Reply:
         seen = sum(earlier.messages == request.messages for earlier in self.model.requests) - 1
@@ -219,10 +221,12 @@ class Box:
         )
 
 
-def play_out(play: Play, plan: Plan | None = None, agent: Agent = AGENT) -> Over:
-    """A run from its submission until nothing happens any more."""
+def play_out(
+    play: Play, plan: Plan | None = None, agent: Agent = AGENT, *, tools: Sequence[Tool] | None = None
+) -> Over:
+    """A run from its submission until nothing happens any more. Workers have `tools` in place of the box's own."""
 
     async def main() -> Over:
-        return await Box(play, plan or Plan(), agent).play_out()
+        return await Box(play, plan or Plan(), agent, TOOLS if tools is None else tools).play_out()
 
     return run_in_virtual_time(main())

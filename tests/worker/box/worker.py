@@ -81,16 +81,17 @@ async def _find_bill(ctx: ToolContext) -> str | NotRan:
     return f"done {ctx.call_id}" if ctx.idempotency_key in _here.get().box.charges else NotRan()
 
 
-def _at_its_path(made: Tool) -> Tool:
+def at_its_path(made: Tool) -> Tool:
+    """A tool as workers of the box have it: by a path of its own."""
     return replace(made, spec=replace(made.spec, path=f"box:{made.spec.name}"))
 
 
 TOOLS = (
-    _at_its_path(tool(effect="reads", placement="inline")(look)),
-    _at_its_path(tool(effect="reads")(fetch)),
-    _at_its_path(tool(effect="idempotent")(put)),
-    _at_its_path(tool(effect="once")(charge)),
-    _at_its_path(tool(effect="once", reconcile=_find_bill)(bill)),
+    at_its_path(tool(effect="reads", placement="inline")(look)),
+    at_its_path(tool(effect="reads")(fetch)),
+    at_its_path(tool(effect="idempotent")(put)),
+    at_its_path(tool(effect="once")(charge)),
+    at_its_path(tool(effect="once", reconcile=_find_bill)(bill)),
 )
 """A tool of each kind."""
 
@@ -126,7 +127,7 @@ class Worker:
             store=cast(RunStore, Port(box.store, self, "store")),
             model=cast(ModelClient, Port(box.model, self, "model")),
             registry=Registry(),
-            built_in={made.spec.path: made for made in TOOLS},
+            built_in={made.spec.path: made for made in box.tools},
             incarnation=Incarnation(f"worker-{number}"),
             send=self._send,
         )

@@ -296,11 +296,13 @@ class Attempt:
         return await self._next_turn(written, self.run.turn + step.advance)
 
     async def _hold(self, step: Hold, spent: Spent, entries: tuple[Entry, ...]) -> Sequence[Message]:
+        seconds = step.seconds
         if step.holds_model:
-            await self.desk.hold_model(self.agent.model, seconds=step.seconds)
-        held = _hold_entry(self.run, step.seconds, step.reason)
+            await self.desk.hold_model(self.agent.model, seconds=seconds)
+            seconds = self._spread(seconds)
+        held = _hold_entry(self.run, seconds, step.reason)
         write = TurnWrite(spent=spent, streaks=step.streaks, ledger=(*entries, *held))
-        return await _written_hold(self.desk, self.run, write, step.seconds, step.reason)
+        return await _written_hold(self.desk, self.run, write, seconds, step.reason)
 
     async def _finish(self, step: Finish, entries: tuple[Entry, ...], spent: Spent | None = None) -> Sequence[Message]:
         self._check(step.append)
