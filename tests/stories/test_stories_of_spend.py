@@ -1,4 +1,4 @@
-"""Money that was lost elsewhere: loops, storms of 429, and cancels that stopped nothing. See docs/failure-stories.md."""
+"""Money that was lost elsewhere: loops, storms of 429, cancels that stopped nothing. See docs/failure-stories.md."""
 
 from __future__ import annotations
 
