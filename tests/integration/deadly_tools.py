@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 
 from paceline.tools import tool
 
@@ -33,3 +34,10 @@ def hang(what: str) -> str:
     """Hold the interpreter, and never give it back."""
     ctypes.PyDLL(None).sleep(3600)
     return "never"
+
+
+@tool(effect="reads")
+async def stand_still(what: str) -> str:
+    """Hold the loop that carries out the tasks, and let go after a while."""
+    time.sleep(2.5)
+    return "moving again"

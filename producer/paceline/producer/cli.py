@@ -9,7 +9,9 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from types import FrameType
+from typing import Annotated
 
 import typer
 
@@ -22,6 +24,12 @@ INFRASTRUCTURE = 3
 INTERRUPTED = 130
 
 _EPILOG = "Exit codes: 0 every row succeeded; 1 some did not; 2 usage; 3 infrastructure; 130 interrupted."
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        print(f"paceline {version('paceline')}")
+        raise typer.Exit
 
 
 def build() -> typer.Typer:
@@ -53,7 +61,16 @@ def build() -> typer.Typer:
     ):
         app.command()(command)
     app.add_typer(dead.build(), name="dead")
+    app.callback()(_options)
     return app
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Say which.")
+    ] = False,
+) -> None:
+    """What the command takes before a subcommand."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import kombu.entity
@@ -23,6 +24,7 @@ from .backend import RecordBackend
 from .call import run_call
 from .confinement import killed_after, limit_memory
 from .dispatch import Dispatcher
+from .health import HealthFile, LoopWatch, watch_consumer
 from .join import join_turn
 from .messages import Message
 from .process import WorkerProcess
@@ -46,6 +48,8 @@ def create_app(settings: Settings) -> Celery:
     process = WorkerProcess(settings, send=dispatcher.send, empty_queues=lambda: _empty_queues(app), clock=clock)
     _add_tasks(app, process, dispatcher)
     _add_life_cycle(app, process, settings)
+    if settings.health_file:
+        _add_health(app, process.watch, settings, Path(settings.health_file))
     return app
 
 
@@ -160,6 +164,21 @@ def _add_life_cycle(app: Celery, process: WorkerProcess, settings: Settings) -> 
     @signals.worker_shutdown.connect(weak=False)
     def stop_parent(**_: object) -> None:
         process.stop()
+
+
+def _add_health(app: Celery, own_loop: LoopWatch, settings: Settings, path: Path) -> None:
+    """Under prefork tasks have loops in children, which Celery replaces: there, only its own is watched."""
+    celery_loop = LoopWatch("Celery's loop", patience_seconds=settings.health_seconds)
+    watch_consumer(app, celery_loop)
+    file = HealthFile(path, [celery_loop, own_loop], every_seconds=celery_loop.turn_seconds)
+
+    class Healthy(bootsteps.StartStopStep):
+        requires = ("celery.worker.components:Pool",)  # children are forked before there is a second thread
+
+        def start(self, worker: Any) -> None:
+            file.start()
+
+    app.steps["worker"].add(Healthy)
 
 
 def _cut_children_later(pool: Any, seconds: float) -> None:

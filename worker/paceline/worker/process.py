@@ -20,6 +20,7 @@ from paceline.tools import Registry, Tool, read_result_tool
 
 from .confinement import Guard, unguarded
 from .desk import CLAIM_MARGIN_SECONDS, Desk
+from .health import LoopWatch, turn_forever
 from .liveness import beat_forever
 from .messages import Message
 from .model import AnthropicModel
@@ -49,6 +50,7 @@ class WorkerProcess:
         self._lock = threading.Lock()
         self._loop: LoopThread | None = None
         self._desk: Desk | None = None
+        self.watch = LoopWatch("the loop of the tasks", patience_seconds=settings.health_seconds)
 
     def start(self, guard: Guard = unguarded) -> Desk:
         """The desk of this process; the first caller sets it up, and says what its tools may take."""
@@ -96,6 +98,7 @@ class WorkerProcess:
             guard=guard,
             clock=self._clock,
         )
+        desk.background.append(asyncio.ensure_future(turn_forever(self.watch)))
         desk.background.append(asyncio.ensure_future(beat_forever(desk)))
         desk.background.append(
             asyncio.ensure_future(Sweeper(desk=desk, empty_queues=self._empty_queues).sweep_forever())

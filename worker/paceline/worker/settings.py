@@ -27,6 +27,10 @@ class Settings(SharedSettings):
     """What tools may take in a process that was forked for them, beyond what it holds when it starts."""
     tool_process_calls: int = 200
     """Calls after which such a process is replaced."""
+    health_file: str | None = None
+    """A file that the worker touches for as long as its loops turn."""
+    health_seconds: float = 15.0
+    """A loop that has not turned for so long is stuck."""
 
     @property
     def broker(self) -> str:
