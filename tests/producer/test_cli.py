@@ -235,6 +235,11 @@ def test_what_the_caller_can_mend_ends_with_2_and_a_line(
     assert "Traceback" not in said.err
 
 
+def test_the_command_says_which_version_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--version"]) == 0
+    assert capsys.readouterr().out == f"paceline {metadata.version('paceline')}\n"
+
+
 def test_without_a_fleet_the_caller_is_told_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
     said = Said(capsys, "status")
     assert said.code == 2
@@ -242,11 +247,6 @@ def test_without_a_fleet_the_caller_is_told_what_to_set(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("arguments", [(), ("dead",)])
-def test_the_command_says_which_version_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["--version"]) == 0
-    assert capsys.readouterr().out == f"paceline {metadata.version('paceline')}\n"
-
-
 def test_without_a_command_there_is_help_and_no_error(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:

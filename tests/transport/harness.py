@@ -51,7 +51,7 @@ class Broker:
 
     @property
     def unacked(self) -> int:
-        return int(self.client.execute_command("HLEN", "unacked"))
+        return int(self.client.execute_command("HLEN", "unacked.threads"))
 
     def is_settled(self) -> bool:
         return self.queued == self.unacked == 0

@@ -171,8 +171,8 @@ def test_the_blocking_loop_gives_back_the_expired_messages_of_the_dead(broker: B
     broker.publish("orphan")
     stored = broker.client.execute_command("RPOP", QUEUE)
     tag = json.loads(stored)["properties"]["delivery_tag"]
-    broker.client.execute_command("HSET", "unacked", tag, json.dumps([json.loads(stored), "", QUEUE]))
-    broker.client.execute_command("ZADD", "unacked_index", str(time.time() - 1000), tag)
+    broker.client.execute_command("HSET", "unacked.threads", tag, json.dumps([json.loads(stored), "", QUEUE]))
+    broker.client.execute_command("ZADD", "unacked_index.threads", str(time.time() - 1000), tag)
     with consuming(broker.url, [QUEUE]) as consumer:
         (message,) = consumer.receive(1)
         assert message.delivery_info["redelivered"] is True

@@ -26,7 +26,7 @@ def empty_valkey(valkey_url: str) -> Iterator[str]:
     """The session's server, of which the broker's keys here are removed afterwards."""
     yield valkey_url
     with Redis.from_url(valkey_url) as client:
-        client.delete(QUEUE, "unacked", "unacked_index", f"_kombu.binding.{QUEUE}")
+        client.delete(QUEUE, "unacked.threads", "unacked_index.threads", f"_kombu.binding.{QUEUE}")
 
 
 def carry_out(broker_url: str, folder: Path, *, seen_from: str) -> None:
@@ -44,7 +44,7 @@ def carry_out(broker_url: str, folder: Path, *, seen_from: str) -> None:
 
 def is_settled(url: str) -> bool:
     with Redis.from_url(url) as client:
-        return not client.llen(QUEUE) and not client.hlen("unacked")
+        return not client.llen(QUEUE) and not client.hlen("unacked.threads")
 
 
 def test_the_documented_rights_of_a_broker_are_enough(empty_valkey: str, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def create_app(settings: Settings) -> Celery:
 
 
 def _configuration(settings: Settings, address: BrokerAddress) -> dict[str, Any]:
-    own = transport_options(settings.concurrency) if address.is_redis else {}
+    own = transport_options(settings.concurrency, pool=settings.pool) if address.is_redis else {}
     return {
         "broker_transport_options": {**own, **address.transport_options},
         "broker_connection_retry_on_startup": True,

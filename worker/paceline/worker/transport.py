@@ -230,9 +230,13 @@ class Amqp(AMQP):  # type: ignore[misc]
     BrokerConnection = BrokerConnection
 
 
-def transport_options(concurrency: int) -> dict[str, Any]:
+def transport_options(concurrency: int, *, pool: str = "threads") -> dict[str, Any]:
     """Settings for `broker_transport_options` of a worker with `concurrency` slots, beside those of the address."""
     return {
+        # What workers have in hand, apart by pool: an autoscaler reads how much that is, and turns are not tools.
+        "unacked_key": f"unacked.{pool}",
+        "unacked_index_key": f"unacked_index.{pool}",
+        "unacked_mutex_key": f"unacked_mutex.{pool}",
         # The second net, under the sweeper of runs: longer than the longest turn and the drain of a shutdown.
         "visibility_timeout": 900,
         # Every sweep counts: kombu's default scans on each tenth call only, every 100 s.
