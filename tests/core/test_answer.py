@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.wire import body, json_values, member_texts, message, spelled, text, thinking, tool_use
 
-from paceline.core.answer import BrokenAnswer, Call, raw_member, read_answer
+from paceline.core.answer import Billed, BrokenAnswer, Call, raw_member, read_answer
 from paceline.core.ids import CallId
 from paceline.core.usage import Usage
 
@@ -164,3 +164,62 @@ def test_whatever_comes_is_an_answer_or_broken(data: st.DataObject) -> None:
     except BrokenAnswer:
         return
     assert answer.fragment is None or json.loads(answer.fragment)["content"] == whole["content"]
+
+
+# What a broken answer cost -------------------------------------------------------------------------------------------
+
+
+def broken(raw: bytes) -> BrokenAnswer:
+    with pytest.raises(BrokenAnswer) as caught:
+        read_answer(raw)
+    return caught.value
+
+
+USED = Billed(
+    model="claude-sonnet-5-5",
+    usage=Usage(input=12, cache_read=50_000, cache_write=3_000, output=400),
+    cost_nanousd=16_524_000,
+)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"content": None},
+        {"content": ["words"]},
+        {"content": [tool_use("c1"), tool_use("c1")]},
+        {"content": [text("half \ud800")]},
+        {"stop_reason": 7},
+        {"type": "completion"},
+    ],
+)
+def test_an_answer_that_cannot_be_used_tells_what_it_cost(fields: dict[str, Any]) -> None:
+    assert broken(json.dumps(message() | fields).encode()).billed == USED
+
+
+def test_an_answer_that_breaks_off_after_its_usage_tells_what_it_cost() -> None:
+    members = {"usage": message()["usage"], **{name: value for name, value in message().items() if name != "usage"}}
+    whole = json.dumps(members)
+    at = whole.index('"content"')
+    assert broken(whole[: at + 15].encode()).billed == USED
+    assert broken(whole[:at].encode() + b"\xff\xfe").billed == USED
+    assert broken(whole[:20].encode()).billed is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"usage": None},
+        {"usage": {"input_tokens": 1}},
+        {"usage": {"input_tokens": 1, "output_tokens": -1}},
+        {"usage": {"input_tokens": 1, "output_tokens": 1, "iterations": [3]}},
+        {"model": None, "content": None},
+    ],
+)
+def test_a_bill_that_cannot_be_read_is_none(fields: dict[str, Any]) -> None:
+    assert broken(json.dumps(message() | fields).encode()).billed is None
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"7", b"<html>", b"{" * 100_000, b'{"usage":' * 100_000, b'{"a" 1}'])
+def test_what_is_no_object_has_no_bill(raw: bytes) -> None:
+    assert broken(raw).billed is None

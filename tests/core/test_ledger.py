@@ -20,6 +20,7 @@ from paceline.core.ledger import (
     Entry,
     Held,
     ModelCalled,
+    PossiblyBilled,
     Redriven,
     Source,
     Unknown,
@@ -83,6 +84,7 @@ ENTRIES: list[Entry] = [
         source=Source.PERSON,
     ),
     Redriven(turn=3, at_ms=1_800_000_039_000),
+    PossiblyBilled(turn=4, attempt=3, at_ms=1_800_000_040_000, tokens=5_300, cost_nanousd=60_500_000),
 ]
 
 
@@ -95,7 +97,17 @@ def test_an_entry_is_read_back_as_it_was_written(entry: Entry) -> None:
     st.one_of(
         *(
             st.from_type(kind)
-            for kind in (ModelCalled, CallRan, Held, AttemptLost, EffectInDoubt, EffectRuledOut, Ended, Redriven)
+            for kind in (
+                ModelCalled,
+                CallRan,
+                Held,
+                AttemptLost,
+                PossiblyBilled,
+                EffectInDoubt,
+                EffectRuledOut,
+                Ended,
+                Redriven,
+            )
         )
     )
 )
@@ -116,7 +128,19 @@ def test_entries_of_the_first_version_stay_readable() -> None:
 
 def test_an_entry_says_what_it_is_and_of_which_version() -> None:
     kinds = [json.loads(encode(entry))["kind"] for entry in ENTRIES]
-    assert kinds == ["model", "model", "call", "held", "lost", "ended", "in_doubt", "ruled_out", "call", "redriven"]
+    assert kinds == [
+        "model",
+        "model",
+        "call",
+        "held",
+        "lost",
+        "ended",
+        "in_doubt",
+        "ruled_out",
+        "call",
+        "redriven",
+        "possibly_billed",
+    ]
     assert {json.loads(encode(entry))["version"] for entry in ENTRIES} == {LEDGER_VERSION}
 
 

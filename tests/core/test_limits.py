@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from paceline.core.ids import AgentDigest, RunId
 from paceline.core.lifecycle import State
 from paceline.core.limits import breach, seconds_left
 from paceline.core.run import Run, Spent
-from paceline.core.usage import NANO_USD, Usage, cost_nanousd, worst_case_nanousd
+from paceline.core.usage import NANO_USD, Usage, cost_nanousd, worst_case, worst_case_nanousd
 
 RUN = Run(
     run_id=RunId("a-1"),
@@ -38,7 +39,9 @@ def reason(
     now_ms: int = 1_000_000,
 ) -> StopReason | None:
     agent = Agent(name="a", model=model, limits=limits)
-    outcome = breach(agent, run, input_tokens=input_tokens, max_tokens=max_tokens, now_ms=now_ms)
+    outcome = breach(
+        agent, run, call=worst_case(model, input_tokens=input_tokens, output_tokens=max_tokens), now_ms=now_ms
+    )
     if outcome:
         assert "limits." in outcome.message
         assert outcome.answer is None
@@ -87,6 +90,20 @@ def test_dollars_may_be_reached_and_not_passed() -> None:
     assert reason(replace(NONE, usd=1.0), run) is StopReason.COST_BUDGET
 
 
+def test_what_calls_without_an_answer_may_have_used_counts_until_it_is_known() -> None:
+    lost = Spent.possibly(worst_case("claude-opus-5-5", input_tokens=700, output_tokens=300))
+    run = replace(RUN, spent=lost + lost)
+    assert reason(replace(NONE, tokens=3_500), run) is None
+    assert reason(replace(NONE, tokens=3_499), run) is StopReason.TOKEN_BUDGET
+    held = run.spent.possibly_billed_nanousd
+    worst = worst_case_nanousd("claude-opus-5-5", input_tokens=1_000, output_tokens=500)
+    assert held == 2 * (700 * 5_000 + 300 * 20_000) * 11 // 10
+    assert worst is not None
+    assert reason(replace(NONE, usd=(held + worst) / NANO_USD), run) is None
+    assert reason(replace(NONE, usd=(held + worst - 1) / NANO_USD), run) is StopReason.COST_BUDGET
+    assert (run.spent.cost_nanousd, run.spent.usage.total) == (0, 0)
+
+
 def test_dollars_cannot_be_kept_to_where_the_price_is_unknown() -> None:
     limits = replace(NONE, usd=1.0)
     assert reason(limits, model="llama-12") is StopReason.COST_BUDGET
@@ -101,7 +118,9 @@ def test_a_limit_of_nothing_lets_nothing_through() -> None:
     assert reason(replace(NONE, deadline_seconds=0)) is StopReason.DEADLINE
 
 
-# A script of usages: for each call, how much of its input was cached how, and how much of max_tokens it used.
+# A script of calls: for each how much of its input was cached how, how much of max_tokens it used, and what became of
+# it. One that brought no answer was billed all the same: nobody else knows.
+ANSWERED, UNANSWERED = "answered", "unanswered"
 calls = st.lists(
     st.fixed_dictionaries(
         {
@@ -110,6 +129,7 @@ calls = st.lists(
             "written": st.floats(0, 1),
             "output": st.floats(0, 1),
             "took_ms": st.integers(0, 200_000),
+            "came": st.sampled_from([ANSWERED, ANSWERED, UNANSWERED]),
         }
     ),
     max_size=30,
@@ -125,21 +145,27 @@ calls = st.lists(
     max_tokens=st.integers(1, 16_000),
 )
 def test_whatever_calls_use_no_limit_is_passed(
-    script: list[dict[str, float]], model: str, turns: int, tokens: int, usd: float, max_tokens: int
+    script: list[dict[str, Any]], model: str, turns: int, tokens: int, usd: float, max_tokens: int
 ) -> None:
     limits = Limits(turns=turns, tokens=tokens, seconds=None, usd=usd)
-    run, made = RUN, 0
+    run, billed = RUN, Spent()
     for call in script:
         size = int(call["input_tokens"])
         if reason(limits, run, model=model, input_tokens=size, max_tokens=max_tokens):
             break
-        run, made = replace(run, turn=run.turn + 1, spent=run.spent + _used(call, model, max_tokens)), made + 1
-    assert made <= turns
-    assert run.spent.usage.total <= tokens
-    assert run.spent.cost_nanousd <= usd * NANO_USD
+        used = _used(call, model, max_tokens)
+        billed += used
+        if call["came"] == ANSWERED:
+            run = replace(run, turn=run.turn + 1, spent=run.spent + used)
+        else:
+            lost = Spent.possibly(worst_case(model, input_tokens=size, output_tokens=max_tokens))
+            run = replace(run, spent=run.spent + lost)
+    assert run.turn - 1 <= turns
+    assert billed.usage.total <= run.spent.tokens_at_most <= tokens
+    assert billed.cost_nanousd <= run.spent.nanousd_at_most <= usd * NANO_USD
 
 
-def _used(call: dict[str, float], model: str, max_tokens: int) -> Spent:
+def _used(call: dict[str, Any], model: str, max_tokens: int) -> Spent:
     size = int(call["input_tokens"])
     read = int(size * call["read"])
     written = int((size - read) * call["written"])

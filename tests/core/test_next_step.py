@@ -15,6 +15,7 @@ from paceline.core.endings import ErrorClass, StopReason
 from paceline.core.ids import AgentDigest, RunId
 from paceline.core.lifecycle import State
 from paceline.core.models import max_output_tokens
+from paceline.core.next_call import next_call
 from paceline.core.run import Run, Spent, Streaks
 from paceline.core.step import (
     CallModel,
@@ -52,6 +53,9 @@ def after(answer: bytes, *, streaks: Streaks | None = None, so_far: str = "") ->
     return next_step(AGENT, run, ModelAnswered(answer=read_answer(answer), so_far=so_far))
 
 
+CALL = next_call(AGENT, RUN, [user_text("Who is on call?")])
+
+
 def fragment(*blocks: dict[str, Any]) -> Fragment:
     return assistant_content(json.dumps(list(blocks)).encode())
 
@@ -71,26 +75,26 @@ def held(step: Step) -> Hold:
 
 def test_a_turn_begins_with_a_call() -> None:
     run = replace(RUN, spent=Spent(working_ms=150_000))
-    step = next_step(AGENT, run, TurnBegun(new_bytes=300, now_ms=2_000_000))
+    step = next_step(AGENT, run, TurnBegun(call=CALL, now_ms=2_000_000))
     assert step == CallModel(max_tokens=4096, seconds_left=450.0)
     without = replace(AGENT, limits=Limits(seconds=None))
-    assert next_step(without, run, TurnBegun(new_bytes=300, now_ms=1)) == CallModel(max_tokens=4096, seconds_left=None)
+    assert next_step(without, run, TurnBegun(call=CALL, now_ms=1)) == CallModel(max_tokens=4096, seconds_left=None)
 
 
 def test_a_raised_max_tokens_is_used() -> None:
     run = replace(RUN, streaks=Streaks(max_tokens=16_384))
-    step = next_step(AGENT, run, TurnBegun(new_bytes=0, now_ms=0))
+    step = next_step(AGENT, run, TurnBegun(call=next_call(AGENT, run, []), now_ms=0))
     assert isinstance(step, CallModel)
     assert step.max_tokens == 16_384
 
 
 def test_a_cancelled_run_makes_no_call() -> None:
-    step = next_step(AGENT, replace(RUN, cancel_requested=True), TurnBegun(new_bytes=0, now_ms=0))
+    step = next_step(AGENT, replace(RUN, cancel_requested=True), TurnBegun(call=CALL, now_ms=0))
     assert finished(step).outcome.reason is StopReason.CANCELLED
 
 
 def test_a_run_over_a_limit_makes_no_call() -> None:
-    step = next_step(AGENT, replace(RUN, turn=26), TurnBegun(new_bytes=0, now_ms=0))
+    step = next_step(AGENT, replace(RUN, turn=26), TurnBegun(call=CALL, now_ms=0))
     assert finished(step).outcome.reason is StopReason.MAX_TURNS
 
 

@@ -16,6 +16,7 @@ from paceline.core.answer import Call, read_answer
 from paceline.core.endings import StopReason
 from paceline.core.ids import AgentDigest, CallId, RunId
 from paceline.core.lifecycle import State
+from paceline.core.next_call import next_call
 from paceline.core.repeats import MAX_FOLLOWED, History, decode, digest, encode, find_repeats
 from paceline.core.run import Run, Streaks
 from paceline.core.step import Finish, ModelAnswered, OpenCalls, Step, TurnBegun, next_step
@@ -25,6 +26,7 @@ from paceline.core.transcript import all_failed, result_block, results_message, 
 RUN = Run(run_id=RunId("a-1"), row_id="r", agent=AgentDigest("5f0c"), state=State.IN_TURN, turn=2, fence=3)
 POLL = ToolSpec(name="poll", path="t:poll", description="Poll.", input_schema={"type": "object"}, repeatable=True)
 AGENT = Agent(name="a", model="claude-sonnet-5-5", tools=(POLL,))
+CALL = next_call(AGENT, RUN, [user_text("Who is on call?")])
 
 
 def call(name: str, call_id: str = "c1", tool: str = "search") -> Call:
@@ -141,12 +143,12 @@ def test_turns_in_which_every_call_failed_are_counted_in_a_row() -> None:
 
 def test_the_third_turn_of_errors_in_a_row_ends_the_run_without_a_further_call() -> None:
     run = replace(RUN, streaks=Streaks(error_turns=2))
-    step = next_step(AGENT, run, TurnBegun(new_bytes=10, now_ms=0, all_failed=True))
+    step = next_step(AGENT, run, TurnBegun(call=CALL, now_ms=0, all_failed=True))
     assert isinstance(step, Finish)
     assert step.outcome.reason is StopReason.TOOL_ERRORS
     assert step.outcome.message == "every call failed in 3 turns in a row (limits.error_turns)"
     without = Agent(name="a", model="claude-sonnet-5-5", limits=Limits(error_turns=None))
-    assert not isinstance(next_step(without, run, TurnBegun(new_bytes=10, now_ms=0, all_failed=True)), Finish)
+    assert not isinstance(next_step(without, run, TurnBegun(call=CALL, now_ms=0, all_failed=True)), Finish)
 
 
 def test_a_message_of_results_says_whether_all_failed() -> None:

@@ -15,6 +15,7 @@ from paceline.core.agent import Agent, Limits
 from paceline.core.answer import BrokenAnswer, Call, read_answer
 from paceline.core.ids import AgentDigest, CallId, RunId
 from paceline.core.lifecycle import State
+from paceline.core.next_call import next_call
 from paceline.core.run import Run, Spent, Streaks
 from paceline.core.step import (
     CallModel,
@@ -104,7 +105,9 @@ class Life:
 
     def turn(self, event: Any, results: list[str]) -> None:
         """One attempt: a call whose answer is `event`, or whatever happened to it."""
-        happened = TurnBegun(new_bytes=100, now_ms=0, all_failed=all_failed(self.fragments[-1]))
+        happened = TurnBegun(
+            call=next_call(self.agent, self.run, self.fragments), now_ms=0, all_failed=all_failed(self.fragments[-1])
+        )
         begun = next_step(self.agent, self.run, happened)
         if isinstance(begun, Finish):
             self.over = True

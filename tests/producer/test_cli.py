@@ -116,7 +116,8 @@ def test_a_batch_is_followed_from_the_queue_to_its_results(capsys: pytest.Captur
     assert (waited.code, waited.out) == (
         0,
         "ended       stop reason    rows   what to do\nsucceeded   final_answer      2\n\n"
-        "2 rows, 2 turns, 0 tool calls, 246 tokens in (16% from cache), 80 out, $0.0000\n",
+        "2 rows, 2 turns, 0 tool calls, 246 tokens in (16% from cache), 80 out, $0.0000 "
+        "(and up to $0.0002 and 1800 tokens possibly billed)\n",
     )
     results = Said(capsys, "results", "nightly").out.splitlines()
     assert [json.loads(line)["id"] for line in results] == ["a", "b"]

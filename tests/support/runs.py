@@ -41,7 +41,13 @@ BATCH = BatchInfo(
 )
 QUESTION = user_text("Who is on call?")
 ANSWERED = Outcome(reason=StopReason.FINAL_ANSWER, answer="Ada")
-SPENT = Spent(usage=Usage(input=100, cache_read=20, cache_write=3, output=40), cost_nanousd=7_000, working_ms=250)
+SPENT = Spent(
+    usage=Usage(input=100, cache_read=20, cache_write=3, output=40),
+    cost_nanousd=7_000,
+    working_ms=250,
+    possibly_billed_tokens=900,
+    possibly_billed_nanousd=80_000,
+)
 
 _nonces = itertools.count()
 

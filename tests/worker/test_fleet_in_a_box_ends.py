@@ -10,8 +10,13 @@ from worker.box.box import AGENT, Over, play_out
 from worker.box.plan import Plan, Strike
 from worker.box.promises import check_promises
 
+from paceline.core.agent import Limits
+from paceline.core.answer import Billed
+from paceline.core.ledger import ModelCalled, PossiblyBilled
 from paceline.core.request_fields import RequestFields
+from paceline.core.step import FailureKind, ModelCallFailed
 from paceline.core.transcript import Fragment
+from paceline.core.usage import Usage
 from paceline.worker.scripted_model import ModelRequest, Reply, asks, says
 
 
@@ -103,3 +108,35 @@ def test_the_next_request_names_the_container_of_the_last_answer_and_the_agents_
     assert [request.fields.get("container") for request in over.requests] == [None, "container_7"]
     assert all(request.betas == fields.betas for request in over.requests)
     assert all(request.fields["thinking"] == {"type": "adaptive"} for request in over.requests)
+
+
+def test_attempts_that_may_have_been_billed_stop_a_run_before_its_limit_is_passed() -> None:
+    def asks_on(request: ModelRequest, seen: int) -> Reply:
+        return asks((f"c{request.turn}", "fetch", {}))
+
+    agent = replace(AGENT, limits=Limits(repeats=None, tokens=2 * AGENT.max_tokens))
+    quiet = play_out(asks_on, agent=agent)
+    assert len(quiet.requests) > 2
+    over = play_out(asks_on, Plan(strikes={quiet.steps.index("after model.call") + 1: Strike.KILL}), agent)
+    check_promises(over)
+    assert over.record.reason == "token_budget"
+    assert over.record.run.spent.possibly_billed_tokens > AGENT.max_tokens
+    assert len(over.requests) == 1
+
+
+def test_a_broken_answer_costs_what_it_says_and_a_call_without_one_what_it_may() -> None:
+    billed = Billed(model="claude-sonnet-5-5", usage=Usage(input=7, output=5), cost_nanousd=64_000)
+    failed = ModelCallFailed(kind=FailureKind.TRANSIENT, message="cut", chance=0.0)
+
+    def play(request: ModelRequest, seen: int) -> Reply:
+        replies = [replace(failed, billed=billed), replace(failed, may_be_billed=True), failed]
+        return replies[seen] if seen < len(replies) else says("done")
+
+    over = play_out(play)
+    check_promises(over)
+    spent, answer = over.record.run.spent, says("done")
+    assert spent.usage == billed.usage + answer.usage
+    assert spent.cost_nanousd == 64_000 + (answer.cost_nanousd or 0)
+    [possibly] = [entry for entry in over.ledger if isinstance(entry, PossiblyBilled)]
+    assert (possibly.tokens, possibly.cost_nanousd) == (spent.possibly_billed_tokens, spent.possibly_billed_nanousd)
+    assert [entry.stop_reason for entry in over.ledger if isinstance(entry, ModelCalled)] == ["broken", "end_turn"]

@@ -14,7 +14,7 @@ from worker.box.virtual_time import run_in_virtual_time
 from paceline.core.agent import Agent
 from paceline.core.errors import InfrastructureError
 from paceline.core.ids import Incarnation
-from paceline.core.ledger import AttemptLost
+from paceline.core.ledger import AttemptLost, PossiblyBilled
 from paceline.core.step import FailureKind
 from paceline.core.tool_spec import ToolSpec
 from paceline.store.memory import MemoryRunStore
@@ -69,7 +69,7 @@ async def test_an_attempt_that_was_cut_in_its_call_is_told_as_lost() -> None:
 
     desk.model = ScriptedModel(cut)
     await take_turn(desk, ROW.run_id, 1)
-    assert [type(entry) for entry in await store.ledger(ROW.run_id)] == [AttemptLost]
+    assert [type(entry) for entry in await store.ledger(ROW.run_id)] == [AttemptLost, PossiblyBilled]
 
 
 def test_a_worker_that_ends_does_not_wait_for_the_record_for_ever() -> None:

@@ -81,35 +81,46 @@ async def test_an_answer_is_kept_as_it_came(simulator: Simulator) -> None:
     assert came.fragment == b'{"role":"assistant","content":[{"type": "text", "text": "A fox it is."}]}'
 
 
+NOTHING, KNOWN, POSSIBLE = "nothing", "known", "possible"
+
+
 @pytest.mark.parametrize(
-    "fault",
+    ("fault", "bill"),
     [
-        "reset_before_read",
-        "reset_after_read",
-        "reset_in_body",
-        "short_body",
-        "empty_body",
-        "bad_json",
-        "html",
-        "missing_usage",
-        "null_content",
-        "server_error",
-        "bad_gateway",
-        "unavailable",
-        "gateway_timeout",
+        ("reset_before_read", POSSIBLE),
+        ("reset_after_read", POSSIBLE),
+        ("reset_in_body", POSSIBLE),
+        ("short_body", POSSIBLE),
+        ("empty_body", POSSIBLE),
+        ("bad_json", POSSIBLE),
+        ("html", POSSIBLE),
+        ("missing_usage", POSSIBLE),
+        ("null_content", KNOWN),
+        ("server_error", NOTHING),
+        ("bad_gateway", POSSIBLE),
+        ("unavailable", POSSIBLE),
+        ("gateway_timeout", POSSIBLE),
     ],
 )
-async def test_what_may_pass_is_tried_again(simulator: Simulator, fault: str) -> None:
+async def test_what_may_pass_is_tried_again_and_what_may_be_billed_is_told(
+    simulator: Simulator, fault: str, bill: str
+) -> None:
     simulator.inject(fault)
     came = await failure()
     assert (came.kind, came.retry_after_seconds) == (FailureKind.TRANSIENT, None)
     assert came.message
+    assert (came.billed is not None, came.may_be_billed) == (bill == KNOWN, bill == POSSIBLE)
     assert isinstance(await call(), Answer)
+    [faulty, *_] = simulator.journal
+    assert not faulty.billed or bill in (KNOWN, POSSIBLE)
+    if came.billed:
+        assert came.billed.usage.total == faulty.usage.input_tokens + faulty.usage.output_tokens
 
 
 async def test_nobody_at_the_address_may_pass(simulator: Simulator) -> None:
     with simulator.refusing_connections():
-        assert (await failure()).kind is FailureKind.TRANSIENT
+        came = await failure()
+    assert (came.kind, came.may_be_billed) == (FailureKind.TRANSIENT, False)
 
 
 @pytest.mark.parametrize("fault", [Fault("never_answers", seconds=30), Fault("trickle", seconds=30)])
@@ -119,6 +130,7 @@ async def test_a_call_ends_at_its_deadline(simulator: Simulator, fault: Fault) -
     came = await failure(seconds=0.3)
     assert time.monotonic() - began < 2
     assert (came.kind, came.message) == (FailureKind.TRANSIENT, "no answer within 0.3 s")
+    assert came.may_be_billed
 
 
 async def test_no_room_waits_as_long_as_the_api_says(simulator: Simulator) -> None:
@@ -258,6 +270,7 @@ async def test_whatever_stands_on_the_wire_becomes_a_value(simulator: Simulator,
         came = await call_at(url)
     assert isinstance(came, ModelCallFailed)
     assert (came.kind, came.retry_after_seconds, came.blames) == (raw.kind, raw.retry_after_seconds, raw.blames)
+    assert came.may_be_billed is not raw.status.startswith(b"4")
 
 
 async def call_at(url: str) -> Answer | ModelCallFailed:

@@ -6,7 +6,8 @@ Only what decides the next step is read; the content's bytes are kept as they ca
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -19,8 +20,24 @@ _decoder = json.JSONDecoder()
 _ANY_USER = user_text("?")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Billed:
+    """What an answer says that it used. `cost_nanousd` is None where its price is unknown."""
+
+    model: str
+    usage: Usage
+    cost_nanousd: int | None
+
+
 class BrokenAnswer(Exception):
-    """What came back is not an answer: cut, malformed, or against the API's own rules. Its text tells no content."""
+    """What came back is not an answer: cut, malformed, or against the API's own rules. Its text tells no content.
+
+    It may have cost what an answer does: `billed` is what it says of that, where that can be read.
+    """
+
+    def __init__(self, message: str, *, billed: Billed | None = None) -> None:
+        super().__init__(message)
+        self.billed = billed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +69,28 @@ class Answer:
 
 def read_answer(body: bytes) -> Answer:
     """The answer in the body of a 200. Raises BrokenAnswer for anything that must not be used or sent back."""
+    try:
+        return _whole_answer(body)
+    except BrokenAnswer as broken:
+        raise BrokenAnswer(str(broken), billed=_billed(body)) from None
+
+
+def _billed(body: bytes) -> Billed | None:
+    """What is told of the bill before the place where the body breaks off, or stops being JSON."""
+    told: dict[str, Any] = {}
+    with suppress(ValueError, IndexError, RecursionError):
+        text = body.decode(errors="replace")
+        told.update((member.name, member.value) for member in _members(text))
+    model, usage = told.get("model"), told.get("usage")
+    if not isinstance(model, str) or not isinstance(usage, dict):
+        return None
+    try:
+        return Billed(model=model, usage=read_usage(usage), cost_nanousd=cost_nanousd(usage, model))
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def _whole_answer(body: bytes) -> Answer:
     text = _decoded(body)
     message = _message(text)
     try:
@@ -86,18 +125,30 @@ def raw_member(text: str, name: str) -> str:
 
     Of two members of one name it is the last, as for `json.loads`. KeyError if there is none.
     """
-    found = None
+    found = {member.name: text[member.start : member.end] for member in _members(text)}
+    return found[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Member:
+    """A member of an object, and where its value stands in the text."""
+
+    name: str
+    value: Any
+    start: int
+    end: int
+
+
+def _members(text: str) -> Iterator[_Member]:
+    """The members of the object that `text` is, in their order. ValueError or IndexError where it stops being one."""
     at = _skip(text, text.index("{") + 1)
     while text[at] != "}":
-        key, at = _decoder.raw_decode(text, at)
+        name, at = _decoder.raw_decode(text, at)
         start = _skip(text, _skip(text, at) + 1)
-        _, end = _decoder.raw_decode(text, start)
-        found = text[start:end] if key == name else found
+        value, end = _decoder.raw_decode(text, start)
+        yield _Member(name=str(name), value=value, start=start, end=end)
         at = _skip(text, end)
         at = _skip(text, at + 1) if text[at] == "," else at
-    if found is None:
-        raise KeyError(name)
-    return found
 
 
 def _skip(text: str, at: int) -> int:

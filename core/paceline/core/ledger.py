@@ -81,6 +81,18 @@ class AttemptLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PossiblyBilled:
+    """A model call that brought no answer, and may have been billed: so much is held against the limits for it."""
+
+    turn: int
+    attempt: int
+    at_ms: int
+    tokens: int
+    cost_nanousd: int | None
+    """None: the price is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EffectInDoubt:
     """Nobody knows whether a call took effect. `worker` ran it, and began when `began_ms` says."""
 
@@ -132,7 +144,7 @@ class Unknown:
     kind: str
 
 
-Known = ModelCalled | CallRan | Held | AttemptLost | EffectInDoubt | EffectRuledOut | Ended | Redriven
+Known = ModelCalled | CallRan | Held | AttemptLost | PossiblyBilled | EffectInDoubt | EffectRuledOut | Ended | Redriven
 """What this paceline writes."""
 Entry = Known | Unknown
 
@@ -142,6 +154,7 @@ _KINDS: Mapping[str, type[Known]] = MappingProxyType(
         "call": CallRan,
         "held": Held,
         "lost": AttemptLost,
+        "possibly_billed": PossiblyBilled,
         "in_doubt": EffectInDoubt,
         "ruled_out": EffectRuledOut,
         "ended": Ended,

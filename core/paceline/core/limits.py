@@ -5,18 +5,18 @@ from __future__ import annotations
 from .agent import Agent, Limits
 from .endings import Outcome, StopReason
 from .run import Run
-from .usage import NANO_USD, worst_case_nanousd
+from .usage import NANO_USD, WorstCase
 
 
-def breach(agent: Agent, run: Run, *, input_tokens: int, max_tokens: int, now_ms: int) -> Outcome | None:
-    """Why the next call may not be made, or None. `input_tokens` is what the call would send at most."""
+def breach(agent: Agent, run: Run, *, call: WorstCase, now_ms: int) -> Outcome | None:
+    """Why the next call may not be made, or None. `call` is the most that it can use."""
     limits = agent.limits
     return (
         past_deadline(limits, run, now_ms)
         or _turns(limits, run)
         or _seconds(limits, run)
-        or _tokens(limits, run, input_tokens + max_tokens)
-        or _usd(limits, run, worst_case_nanousd(agent.model, input_tokens=input_tokens, output_tokens=max_tokens))
+        or _tokens(limits, run, call.tokens)
+        or _usd(limits, run, call.nanousd)
     )
 
 
@@ -68,11 +68,13 @@ def _seconds(limits: Limits, run: Run) -> Outcome | None:
 
 
 def _tokens(limits: Limits, run: Run, worst_case: int) -> Outcome | None:
-    if limits.tokens is None or run.spent.usage.total + worst_case <= limits.tokens:
+    if limits.tokens is None or run.spent.tokens_at_most + worst_case <= limits.tokens:
         return None
+    possibly = run.spent.possibly_billed_tokens
+    lost = f" and up to {possibly} by calls without an answer" if possibly else ""
     return Outcome(
         reason=StopReason.TOKEN_BUDGET,
-        message=f"{run.spent.usage.total} tokens used; the next call could take {worst_case} more, "
+        message=f"{run.spent.usage.total} tokens used{lost}; the next call could take {worst_case} more, "
         f"past {limits.tokens} (limits.tokens)",
     )
 
@@ -85,10 +87,12 @@ def _usd(limits: Limits, run: Run, worst_case: int | None) -> Outcome | None:
             reason=StopReason.COST_BUDGET,
             message="the model's price is unknown, so limits.usd cannot be kept; set `usd: null` to run without it",
         )
-    if run.spent.cost_nanousd + worst_case <= limits.usd * NANO_USD:
+    if run.spent.nanousd_at_most + worst_case <= limits.usd * NANO_USD:
         return None
+    possibly = run.spent.possibly_billed_nanousd
+    lost = f" and up to ${possibly / NANO_USD:.4f} for calls without an answer" if possibly else ""
     return Outcome(
         reason=StopReason.COST_BUDGET,
-        message=f"${run.spent.cost_nanousd / NANO_USD:.4f} spent; the next call could cost "
+        message=f"${run.spent.cost_nanousd / NANO_USD:.4f} spent{lost}; the next call could cost "
         f"${worst_case / NANO_USD:.4f} more, past ${limits.usd:g} (limits.usd)",
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from . import repeats
 from .ids import AgentDigest, RunId
 from .lifecycle import State
-from .usage import Usage
+from .usage import Usage, WorstCase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +81,22 @@ class Spent:
     """Model calls whose price is not known: while there is one, the cost is unknown."""
     working_ms: int = 0
     tool_calls: int = 0
+    possibly_billed_tokens: int = 0
+    """The most that calls may have used whose answer never came: held against the limits, and in no other total."""
+    possibly_billed_nanousd: int = 0
+
+    @classmethod
+    def possibly(cls, call: WorstCase) -> Spent:
+        """What a call may have used that was made, or may have been, and brought no answer."""
+        return cls(possibly_billed_tokens=call.tokens, possibly_billed_nanousd=call.nanousd or 0)
+
+    @property
+    def tokens_at_most(self) -> int:
+        return self.usage.total + self.possibly_billed_tokens
+
+    @property
+    def nanousd_at_most(self) -> int:
+        return self.cost_nanousd + self.possibly_billed_nanousd
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(
@@ -89,6 +105,8 @@ class Spent:
             unpriced_calls=self.unpriced_calls + other.unpriced_calls,
             working_ms=self.working_ms + other.working_ms,
             tool_calls=self.tool_calls + other.tool_calls,
+            possibly_billed_tokens=self.possibly_billed_tokens + other.possibly_billed_tokens,
+            possibly_billed_nanousd=self.possibly_billed_nanousd + other.possibly_billed_nanousd,
         )
 
 

@@ -16,11 +16,12 @@ from typing import assert_never
 
 from . import finish
 from .agent import Agent
-from .answer import Answer, Call
+from .answer import Answer, Billed, Call
 from .endings import ErrorClass, Outcome, StopReason
 from .ids import CallId
 from .limits import breach, seconds_left, tool_errors
 from .models import max_output_tokens
+from .next_call import NextCall
 from .repeats import Repeats, find_repeats, nudge
 from .run import Run, Streaks
 from .transcript import (
@@ -32,8 +33,6 @@ from .transcript import (
     user_text,
 )
 
-_CHARS_PER_TOKEN = 3
-"""On the low side for today's tokenizers (facts 8), so that an estimate of tokens errs upwards."""
 _BACKOFF_FIRST_SECONDS = 0.5
 _UNREADY_SECONDS = 10.0
 _BACKOFF_CAP_SECONDS = 60.0
@@ -51,9 +50,9 @@ _REMINDER = user_text(finish.REMINDER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnBegun:
-    """A turn was claimed. `new_bytes` is the size of what was appended since the last assistant message."""
+    """A turn was claimed. `call` is what its call would be."""
 
-    new_bytes: int
+    call: NextCall
     now_ms: int
     all_failed: bool | None = None
     """Whether every call of the turn before failed; None: it had none."""
@@ -81,7 +80,7 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallFailed:
-    """A model call brought no answer. `chance` is a random number in [0, 1): core has none of its own."""
+    """A model call brought no answer of use. `chance` is a random number in [0, 1): core has none of its own."""
 
     kind: FailureKind
     message: str
@@ -89,6 +88,10 @@ class ModelCallFailed:
     retry_after_seconds: float | None = None
     blames: ErrorClass | None = None
     """Who must act, where the API said so."""
+    billed: Billed | None = None
+    """What the answer says that it used, where that can be read, broken as it is."""
+    may_be_billed: bool = False
+    """The request was sent, and nobody here knows what became of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,14 +173,12 @@ def next_step(agent: Agent, run: Run, happening: Happening) -> Step:
 def _before_call(agent: Agent, run: Run, begun: TurnBegun) -> CallModel | Finish:
     if run.cancel_requested:
         return Finish(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled"))
-    max_tokens = run.streaks.max_tokens or agent.max_tokens
-    known = run.context_tokens + begun.new_bytes // _CHARS_PER_TOKEN
     outcome = tool_errors(agent.limits, _error_turns(run, begun.all_failed)) or breach(
-        agent, run, input_tokens=known, max_tokens=max_tokens, now_ms=begun.now_ms
+        agent, run, call=begun.call.at_worst, now_ms=begun.now_ms
     )
     if outcome:
         return Finish(outcome=outcome)
-    return CallModel(max_tokens=max_tokens, seconds_left=seconds_left(agent.limits, run))
+    return CallModel(max_tokens=begun.call.max_tokens, seconds_left=seconds_left(agent.limits, run))
 
 
 def _error_turns(run: Run, all_failed: bool | None) -> int:

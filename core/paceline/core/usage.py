@@ -94,6 +94,20 @@ def usage_nanousd(usage: Usage, model: str) -> int | None:
     return None if usd is None else _nano(usd)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstCase:
+    """The most that a call can use. `nanousd` is None where the price is unknown."""
+
+    tokens: int
+    nanousd: int | None
+
+
+def worst_case(model: str, *, input_tokens: int, output_tokens: int) -> WorstCase:
+    """The most that a call of this size can use and cost."""
+    nanousd = worst_case_nanousd(model, input_tokens=input_tokens, output_tokens=output_tokens)
+    return WorstCase(tokens=input_tokens + output_tokens, nanousd=nanousd)
+
+
 def worst_case_nanousd(model: str, *, input_tokens: int, output_tokens: int) -> int | None:
     """The most that a call of this size can cost; None: the price is unknown.
 

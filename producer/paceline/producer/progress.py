@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.core.lifecycle import State
-from paceline.core.usage import Usage
+from paceline.core.run import Spent
+from paceline.core.usage import NANO_USD, Usage
 
 from .fleet import BatchStatus
 from .result import cost_usd, usage_json
@@ -94,6 +95,21 @@ def dollars(usd: float | None) -> str:
     return "cost unknown" if usd is None else f"${usd:,.4f}" if usd < 100 else f"${usd:,.2f}"
 
 
+def possibly_billed(spent: Spent) -> str:
+    """What follows the cost in words: how much more calls without an answer may have cost; empty if there were none."""
+    if not spent.possibly_billed_tokens:
+        return ""
+    # Without a known price there are no dollars to tell of.
+    usd = spent.possibly_billed_nanousd
+    cost = f"{dollars(cost_usd(usd, 0))} and " if usd else ""
+    return f" (and up to {cost}{count_text(spent.possibly_billed_tokens)} tokens possibly billed)"
+
+
+def possibly_billed_json(spent: Spent) -> dict[str, int | float]:
+    """The same as plain data."""
+    return {"tokens": spent.possibly_billed_tokens, "usd": spent.possibly_billed_nanousd / NANO_USD}
+
+
 def count_text(count: int) -> str:
     """A large number as people say it: 12.3k, 4.56M."""
     if count < 10_000:
@@ -134,5 +150,6 @@ def status_json(status: BatchStatus) -> dict[str, Any]:
         "usage": usage_json(counts.spent.usage),
         "cache_share": cache_share(counts.spent.usage),
         "cost_usd": cost_usd(counts.spent.cost_nanousd, counts.spent.unpriced_calls),
+        "possibly_billed": possibly_billed_json(counts.spent),
         "working_seconds": counts.spent.working_ms / 1000,
     }

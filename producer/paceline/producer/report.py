@@ -10,7 +10,7 @@ from paceline.core.lifecycle import Status
 from paceline.store.port import BatchCounts
 
 from .fleet import BatchStatus
-from .progress import cache_share, count_text, counted, dollars, percent
+from .progress import cache_share, count_text, counted, dollars, percent, possibly_billed
 from .result import cost_usd
 
 WHAT_TO_DO: Mapping[StopReason, str] = MappingProxyType(
@@ -81,7 +81,7 @@ def totals(status: BatchStatus) -> str:
             counted(counts.spent.tool_calls, "tool call"),
             f"{count_text(usage.all_input)} tokens in ({percent(cache_share(usage))} from cache), "
             f"{count_text(usage.output)} out",
-            dollars(cost_usd(counts.spent.cost_nanousd, counts.spent.unpriced_calls)),
+            dollars(cost_usd(counts.spent.cost_nanousd, counts.spent.unpriced_calls)) + possibly_billed(counts.spent),
         )
     )
 

@@ -18,6 +18,7 @@ from paceline.core.ledger import (
     Entry,
     Held,
     ModelCalled,
+    PossiblyBilled,
     Redriven,
     Source,
     Unknown,
@@ -29,7 +30,7 @@ from paceline.store.port import CallState
 
 from .doubts import clock, doubts_of
 from .fleet import RunStory
-from .progress import cache_share, count_text, dollars, duration, percent
+from .progress import cache_share, count_text, dollars, duration, percent, possibly_billed, possibly_billed_json
 from .report import todo_for_run
 from .result import Result, cost_usd, result_of
 
@@ -121,6 +122,11 @@ def told(entry: Entry) -> str:
             return f"on hold for {duration(entry.wait_seconds)}: {entry.reason}"
         case AttemptLost():
             return f"attempt {entry.attempt} was lost with worker {entry.worker}: its model call may have been billed"
+        case PossiblyBilled():
+            cost = "" if entry.cost_nanousd is None else f" and {dollars(cost_usd(entry.cost_nanousd, 0))}"
+            return (
+                f"held against the limits for a call without an answer: up to {count_text(entry.tokens)} tokens{cost}"
+            )
         case Redriven():
             return "somebody wanted the run to go on after its end"
         case Unknown():
@@ -162,7 +168,7 @@ def totals(story: RunStory) -> Iterator[tuple[str, str]]:
     yield "turns", str(result.turns)
     yield "tool calls", str(result.tool_calls)
     yield "tokens", tokens(result.usage)
-    yield "cost", dollars(result.cost_usd)
+    yield "cost", f"{dollars(result.cost_usd)}{possibly_billed(run.spent)}"
     yield "working time", duration(result.working_seconds)
     if story.record.ended_ms:
         yield "from submission to end", duration((story.record.ended_ms - run.submitted_ms) / 1000)
@@ -184,6 +190,7 @@ def story_json(story: RunStory, *, with_transcript: bool) -> dict[str, Any]:
         "hold_reason": story.record.run.hold_reason or None,
         "result": result,
         "lost_attempts": story.record.run.lost_attempts,
+        "possibly_billed": possibly_billed_json(story.record.run.spent),
         "in_doubt": [doubt.to_json() for doubt in doubts_of(story.record.run, story.calls)],
         "timeline": [{"kind": type(entry).__name__, **asdict(entry)} for entry in story.ledger],
     }

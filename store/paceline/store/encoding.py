@@ -86,6 +86,8 @@ def read_spent(stored: Fields) -> Spent:
         unpriced_calls=number(stored, b"unpriced"),
         working_ms=number(stored, b"working"),
         tool_calls=number(stored, b"tools"),
+        possibly_billed_tokens=number(stored, b"maybe_tokens"),
+        possibly_billed_nanousd=number(stored, b"maybe_cost"),
     )
 
 
@@ -118,6 +120,8 @@ def write_arguments(write: TurnWrite) -> list[Argument]:
         spent.unpriced_calls,
         spent.working_ms,
         spent.tool_calls,
+        spent.possibly_billed_tokens,
+        spent.possibly_billed_nanousd,
         _count(write.ledger, ModelCalled),
         _count(write.ledger, AttemptLost),
     )

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 from paceline.core.errors import InfrastructureError
-from paceline.core.ledger import AttemptLost, Ended, ModelCalled
+from paceline.core.ledger import AttemptLost, Ended, ModelCalled, PossiblyBilled
 from paceline.core.transcript import check_whole
 from paceline.core.usage import Usage
 
@@ -55,6 +55,9 @@ def _totals_add_up(over: Over) -> None:
     spent = over.record.run.spent
     assert spent.usage == sum((entry.usage for entry in answered), Usage())
     assert spent.cost_nanousd == sum(entry.cost_nanousd or 0 for entry in answered)
+    unanswered = [entry for entry in over.ledger if isinstance(entry, PossiblyBilled)]
+    assert spent.possibly_billed_tokens == sum(entry.tokens for entry in unanswered)
+    assert spent.possibly_billed_nanousd == sum(entry.cost_nanousd or 0 for entry in unanswered)
     assert (over.counts.spent, over.counts.turns) == (spent, len(answered))
     assert {state: runs for state, runs in over.counts.states.items() if runs} == {over.record.run.state: 1}
     assert over.counts.reasons == {over.record.reason: 1}

@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Protocol
 
+import aiohttp
 import anthropic
 import httpx2
 
-from paceline.core.answer import Answer, BrokenAnswer, read_answer
+from paceline.core.answer import Answer, Billed, BrokenAnswer, read_answer
 from paceline.core.endings import ErrorClass
 from paceline.core.step import FailureKind, ModelCallFailed
 
@@ -61,13 +62,13 @@ class AnthropicModel:
             async with asyncio.timeout(seconds):
                 return read_answer(await self._post(body, betas))
         except TimeoutError:
-            return _transient(f"no answer within {seconds:g} s")
+            return _transient(f"no answer within {seconds:g} s", may_be_billed=True)
         except BrokenAnswer as error:
-            return _transient(str(error))
+            return _transient(str(error), billed=error.billed, may_be_billed=error.billed is None)
         except anthropic.APIStatusError as error:
             return _of_status(error)
         except (anthropic.AnthropicError, httpx2.HTTPError) as error:
-            return _transient(f"the connection failed ({type(error).__name__})")
+            return _transient(f"the connection failed ({type(error).__name__})", may_be_billed=not _is_unsent(error))
         except TypeError as error:
             if "authentication" not in str(error):
                 raise
@@ -98,7 +99,8 @@ def _of_status(error: anthropic.APIStatusError) -> ModelCallFailed:
             blames=ErrorClass.QUOTA,
         )
     if status in (408, 409) or status >= 500 or status < 400:
-        return _transient(said, retry_after_seconds=seconds)
+        may_be_billed = status not in (408, 409) and not _is_the_apis_own(error)
+        return _transient(said, retry_after_seconds=seconds, may_be_billed=may_be_billed)
     return _refused(said, ErrorClass.INFRA if status in (401, 402, 403, 404) else ErrorClass.INPUT)
 
 
@@ -109,6 +111,27 @@ def _said(error: anthropic.APIStatusError) -> str:
     if isinstance(inner, dict) and inner.get("message"):
         return f"{error.status_code} {inner.get('type', '')}: {str(inner['message'])[:500]}"
     return f"{error.status_code} from the API or something before it"
+
+
+def _is_unsent(error: Exception) -> bool:
+    """Whether it failed before there was a connection to send anything by."""
+    # The SDK and its transport call it a failed connection too when one is reset that had carried the request.
+    unsent = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+    return any(isinstance(cause, unsent) for cause in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause = error.__cause__
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
+
+
+def _is_the_apis_own(error: anthropic.APIStatusError) -> bool:
+    """Whether the API itself says that it failed, and did not answer: what a proxy says may hide an answer, and so may
+    the API's own word that it took too long."""
+    body = error.body if isinstance(error.body, dict) else {}
+    return error.status_code in (500, 503) and body.get("type") == "error"
 
 
 def _is_spend_cap(error: anthropic.APIStatusError) -> bool:
@@ -139,9 +162,20 @@ def _number(said: str) -> float | None:
     return None if math.isnan(number) else number
 
 
-def _transient(message: str, *, retry_after_seconds: float | None = None) -> ModelCallFailed:
+def _transient(
+    message: str,
+    *,
+    retry_after_seconds: float | None = None,
+    billed: Billed | None = None,
+    may_be_billed: bool = False,
+) -> ModelCallFailed:
     return ModelCallFailed(
-        kind=FailureKind.TRANSIENT, message=message, chance=random.random(), retry_after_seconds=retry_after_seconds
+        kind=FailureKind.TRANSIENT,
+        message=message,
+        chance=random.random(),
+        retry_after_seconds=retry_after_seconds,
+        billed=billed,
+        may_be_billed=may_be_billed,
     )
 
 

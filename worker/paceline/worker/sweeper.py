@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from paceline.core.agent import Agent
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.errors import Bug, InfrastructureError, NewerVersion
 from paceline.core.ids import Incarnation, tag_of
-from paceline.core.ledger import AttemptLost, Ended
+from paceline.core.ledger import Ended
+from paceline.core.lifecycle import State
+from paceline.core.next_call import next_call
 from paceline.core.run import Run
+from paceline.core.usage import WorstCase
 from paceline.core.wire import Queue, queue_of_turn
 from paceline.store.port import CallClaim, CallState, Examined, TurnClaim, TurnWrite, Written
 
 from .desk import Desk
 from .doubt import LostTry, put_in_doubt
+from .lost_attempt import lost_attempt
 from .messages import ChordMessage, JoinMessage, Message, TurnMessage
 from .record_clock import believed_ms, now_ms
 from .sweep import EndRun, LookAgain, MendCalls, RecoverTurn, Repair, SendJoin, SendTurn, View, repair
@@ -157,13 +161,13 @@ class Sweeper:
             case SendJoin():
                 return await self._send_again(run, JoinMessage(run_id=run.run_id, turn=run.turn), view.claim_seconds)
             case RecoverTurn():
-                return await self._recover_turn(held, examined, remedy)
+                return await self._recover_turn(held, remedy)
             case MendCalls():
                 return await self._mend_calls(run, await self.desk.agent(run.agent), remedy)
             case EndRun(outcome=outcome):
+                lost = await self._lost(run) if run.owner else TurnWrite()
                 ended = Ended(turn=run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
-                lost = (self._lost(examined),) if run.owner else ()
-                await self.desk.store.finish(held, TurnWrite(ledger=(*lost, ended)), outcome)
+                await self.desk.store.finish(held, replace(lost, ledger=(*lost.ledger, ended)), outcome)
                 return ()
             case _:
                 assert_never(remedy)
@@ -173,14 +177,22 @@ class Sweeper:
         written = await self.desk.store.send_again(_held(run), seconds=seconds, sent_ms=run.sent_ms)
         return (message,) if written is Written.WRITTEN else ()
 
-    async def _recover_turn(self, held: TurnClaim, examined: Examined, remedy: RecoverTurn) -> Sequence[Message]:
-        write = TurnWrite(streaks=remedy.run.streaks, ledger=(self._lost(examined),))
+    async def _recover_turn(self, held: TurnClaim, remedy: RecoverTurn) -> Sequence[Message]:
+        write = await self._lost(remedy.run)
         written = await self.desk.store.recover(held, write)
         return (TurnMessage(run_id=held.run_id, turn=held.turn),) if written is Written.WRITTEN else ()
 
-    def _lost(self, examined: Examined) -> AttemptLost:
-        run = examined.run
-        return AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), worker=run.owner)
+    async def _lost(self, run: Run) -> TurnWrite:
+        """What there is to write of an attempt whose worker is gone: if it was at a model call, that may be billed."""
+        return lost_attempt(run, run.owner, await self._at_worst(run) if run.state is State.IN_TURN else None)
+
+    async def _at_worst(self, run: Run) -> WorstCase | None:
+        """What the model call of this turn may have used; None if the record has lost what it is reckoned from."""
+        try:
+            agent = await self.desk.agent(run.agent)
+        except Bug:
+            return None
+        return next_call(agent, run, await self.desk.store.transcript(run.run_id)).at_worst
 
     async def _mend_calls(self, run: Run, agent: Agent, remedy: MendCalls) -> Sequence[Message]:
         held = _held(run)

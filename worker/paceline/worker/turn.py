@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from paceline.core.agent import Agent
-from paceline.core.answer import Answer, Call
+from paceline.core.answer import Answer, Billed, Call
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.errors import InfrastructureError, NewerVersion
 from paceline.core.ids import RunId
-from paceline.core.ledger import AttemptLost, Ended, Entry, ModelCalled
+from paceline.core.ledger import Ended, Entry, ModelCalled
 from paceline.core.ledger import Held as HeldEntry
 from paceline.core.lifecycle import State
+from paceline.core.next_call import next_call
 from paceline.core.run import Run, Spent
 from paceline.core.step import (
     CallModel,
@@ -35,12 +36,14 @@ from paceline.core.step import (
 )
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment, all_failed, check_next, check_sendable, results_message, tool_use_ids
+from paceline.core.usage import WorstCase
 from paceline.core.wire import queue_of_turn
 from paceline.store.port import Begun, NotBegun, OpenCall, TurnClaim, TurnWrite, Written
 
 from .call import run_call, run_inline
 from .call_result import RanCall
 from .desk import Desk
+from .lost_attempt import lost_attempt, possibly_billed
 from .messages import JoinMessage, Message, TurnMessage
 from .onward import chord_of, due_messages
 from .record_clock import now_ms
@@ -52,6 +55,8 @@ _OTHER_WORKER_SECONDS = 10.0
 _LONGEST_TIMER_SECONDS = 900.0
 """A hold longer than this is left to the sweeper alone."""
 _SAID = b'{"role":"assistant"'
+_BROKEN = "broken"
+"""In the ledger, for the stop reason of an answer that could not be used."""
 _SPREAD = 0.2
 _TIMER_SLACK_SECONDS = 0.02
 """So that a timer does not ring before its moment by the record's clock."""
@@ -88,20 +93,27 @@ async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
         log.exception("run %s turn %d: a fault of paceline's own", run.run_id, run.turn)
         message = f"a fault of paceline's own: {type(error).__name__}"
         outcome = Outcome(reason=StopReason.INTERNAL_ERROR, message=message)
-        await desk.until_written(lambda: desk.store.finish(_held(run), TurnWrite(), outcome))
+        write = _lost(desk, run, progress)
+        await desk.until_written(lambda: desk.store.finish(_held(run), write, outcome))
         return ()
 
 
 async def _give_back(desk: Desk, run: Run, progress: Progress) -> Sequence[Message]:
     """Let somebody else take this turn again, as soon as the record can be written. An attempt that called the model is
     told as lost: it may have been billed."""
-    entry = AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), worker=desk.incarnation)
-    write = TurnWrite(streaks=run.streaks, ledger=(entry,) if progress.model_was_called else ())
+    write = _lost(desk, run, progress)
     if await desk.until_written(lambda: desk.store.recover(_held(run), write)) is Written.LOST:
         # It may have been put on hold just before, and nobody has set a timer.
         await desk.until_written(lambda: desk.store.look_in([run.run_id], seconds=0))
     # The attempt may have been written just before it was cut short: then something else is due.
     return await desk.until_written(lambda: due_messages(desk.store, run.run_id))
+
+
+def _lost(desk: Desk, run: Run, progress: Progress) -> TurnWrite:
+    """What there is to write of an attempt that came to nothing; it is lost if it called the model."""
+    if progress.called is None:
+        return TurnWrite(streaks=run.streaks)
+    return lost_attempt(run, desk.incarnation, progress.called)
 
 
 def _held(run: Run) -> TurnClaim:
@@ -143,7 +155,8 @@ def _hold_entry(run: Run, seconds: float, reason: str) -> tuple[Entry, ...]:
 class Progress:
     """How far an attempt came."""
 
-    model_was_called: bool = False
+    called: WorstCase | None = None
+    """What its model call may have used, once it has begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,28 +175,20 @@ class Attempt:
         missing = await self.desk.missing_tools(self.agent)
         if missing:
             return await _wait(self.desk, self.run, seconds=_OTHER_WORKER_SECONDS, reason=missing)
-        begun = TurnBegun(new_bytes=self._new_bytes(), now_ms=self.begun_ms, all_failed=all_failed(self.fragments[-1]))
+        call = next_call(self.agent, self.run, self.fragments)
+        begun = TurnBegun(call=call, now_ms=self.begun_ms, all_failed=all_failed(self.fragments[-1]))
         step = next_step(self.agent, self.run, begun)
         match step:
             case CallModel():
-                return await self._call_model(step)
+                return await self._call_model(step, call.at_worst)
             case Finish():
                 return await self._finish(step, ())
             case _:
                 raise AssertionError(f"a turn begins with a call or an end, not with {step}")
 
-    def _new_bytes(self) -> int:
-        """What is sent for the first time, in bytes: all of it before the first answer."""
-        if not self.run.context_tokens:
-            return len(self.agent.head) + sum(map(len, self.fragments))
-        at = len(self.fragments)
-        while at and not self.fragments[at - 1].startswith(_SAID):
-            at -= 1
-        return sum(map(len, self.fragments[at:]))
-
     # The model
 
-    async def _call_model(self, call: CallModel) -> Sequence[Message]:
+    async def _call_model(self, call: CallModel, at_worst: WorstCase) -> Sequence[Message]:
         held_seconds = await self.desk.model_hold_seconds(self.agent.model)
         if held_seconds:
             return await _wait(
@@ -195,7 +200,7 @@ class Attempt:
         )
         seconds = min(self.desk.settings.model_seconds, call.seconds_left or self.desk.settings.model_seconds)
         began = now_ms()
-        self.progress.model_was_called = True
+        self.progress.called = at_worst
         calling = self.desk.model.call(body, seconds=seconds, betas=self.agent.passed_through.betas)
         came = await self.desk.in_flight.model_call(self.run.run_id, calling)
         took_ms = now_ms() - began
@@ -203,7 +208,7 @@ class Attempt:
             case None:
                 return await self._cancelled()
             case ModelCallFailed():
-                return await self._failed(came, Spent(working_ms=took_ms))
+                return await self._unanswered(came, at_worst, took_ms)
             case Answer():
                 return await self._answered(came, took_ms)
             case _:
@@ -214,9 +219,20 @@ class Attempt:
         return seconds * (1 + _SPREAD * zlib.crc32(self.run.run_id.encode()) / 2**32)
 
     async def _cancelled(self) -> Sequence[Message]:
-        run = self.run
-        lost = AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), worker=self.desk.incarnation)
-        return await self._finish(Finish(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled")), (lost,))
+        lost = _lost(self.desk, self.run, self.progress)
+        cancelled = Finish(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled"))
+        return await self._finish(cancelled, lost.ledger, lost.spent)
+
+    async def _unanswered(self, failure: ModelCallFailed, at_worst: WorstCase, took_ms: int) -> Sequence[Message]:
+        """Account for a call without an answer that can be used: what it cost, or what it may have cost."""
+        took = Spent(working_ms=took_ms)
+        if failure.billed:
+            return await self._failed(
+                failure, took + _spent(failure.billed), (self._called(failure.billed, _BROKEN, took_ms),)
+            )
+        if failure.may_be_billed:
+            return await self._failed(failure, took + Spent.possibly(at_worst), (possibly_billed(self.run, at_worst),))
+        return await self._failed(failure, took)
 
     async def _failed(
         self, failure: ModelCallFailed, spent: Spent, entries: tuple[Entry, ...] = ()
@@ -229,13 +245,8 @@ class Attempt:
     async def _answered(self, answer: Answer, took_ms: int) -> Sequence[Message]:
         so_far, failed = said_so_far(self.fragments), all_failed(self.fragments[-1])
         step = next_step(self.agent, self.run, ModelAnswered(answer=answer, so_far=so_far, all_failed=failed))
-        spent = Spent(
-            usage=answer.usage,
-            cost_nanousd=answer.cost_nanousd or 0,
-            unpriced_calls=int(answer.cost_nanousd is None),
-            working_ms=took_ms,
-        )
-        entries = (self._called(answer, took_ms),)
+        spent = Spent(working_ms=took_ms) + _spent(answer)
+        entries = (self._called(answer, answer.stop_reason or "none", took_ms, answer.calls),)
         if isinstance(step, OpenCalls):
             return await self._open(step, spent, entries, answer)
         if isinstance(step, Finish) and step.append and self._uses_an_id_again(answer):
@@ -248,18 +259,20 @@ class Attempt:
         used = {call_id for message in said for call_id in tool_use_ids(message)}
         return any(call.call_id in used for call in answer.calls)
 
-    def _called(self, answer: Answer, took_ms: int) -> ModelCalled:
+    def _called(
+        self, billed: Answer | Billed, stop_reason: str, took_ms: int, calls: Sequence[Call] = ()
+    ) -> ModelCalled:
         return ModelCalled(
             turn=self.run.turn,
             attempt=self.run.attempts,
             at_ms=now_ms(),
             took_ms=took_ms,
             worker=self.desk.incarnation,
-            model=answer.model,
-            stop_reason=answer.stop_reason or "none",
-            usage=answer.usage,
-            cost_nanousd=answer.cost_nanousd,
-            calls=tuple(f"{call.tool}({call.call_id})" for call in answer.calls),
+            model=billed.model,
+            stop_reason=stop_reason,
+            usage=billed.usage,
+            cost_nanousd=billed.cost_nanousd,
+            calls=tuple(f"{call.tool}({call.call_id})" for call in calls),
         )
 
     # What comes next
@@ -380,6 +393,14 @@ class Attempt:
         for fragment in append:
             check_next(previous, fragment)
             previous = fragment
+
+
+def _spent(billed: Answer | Billed) -> Spent:
+    return Spent(
+        usage=billed.usage,
+        cost_nanousd=billed.cost_nanousd or 0,
+        unpriced_calls=int(billed.cost_nanousd is None),
+    )
 
 
 def _id_used_again() -> ModelCallFailed:

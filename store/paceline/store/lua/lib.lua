@@ -75,7 +75,8 @@ local function take_write()
   if container ~= '' then
     set('container', container)
   end
-  for _, field in ipairs({'input', 'cache_read', 'cache_write', 'output', 'cost', 'unpriced', 'working', 'tools', 'turns', 'lost'}) do
+  for _, field in ipairs({'input', 'cache_read', 'cache_write', 'output', 'cost', 'unpriced', 'working', 'tools',
+    'maybe_tokens', 'maybe_cost', 'turns', 'lost'}) do
     add(field, take())
   end
 end

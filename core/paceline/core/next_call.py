@@ -1,0 +1,46 @@
+"""The next call of a run, before it is made: how long its answer may be, and the most that it can use.
+
+A function of the run's record alone, so whoever finds an attempt lost reckons the same for it as whoever began it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .agent import Agent
+from .run import Run
+from .transcript import Fragment
+from .usage import WorstCase, worst_case
+
+_CHARS_PER_TOKEN = 3
+"""On the low side for today's tokenizers (facts 8), so that an estimate of tokens errs upwards."""
+_SAID = b'{"role":"assistant"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextCall:
+    """A call that is to be made, or was. `at_worst` takes every token of its input for one that is written to the
+    cache, and its answer to be as long as it may."""
+
+    max_tokens: int
+    at_worst: WorstCase
+
+
+def next_call(agent: Agent, run: Run, fragments: Sequence[Fragment]) -> NextCall:
+    """The call that a run with this transcript makes next."""
+    max_tokens = run.streaks.max_tokens or agent.max_tokens
+    known = run.context_tokens + _new_bytes(agent, run, fragments) // _CHARS_PER_TOKEN
+    return NextCall(
+        max_tokens=max_tokens, at_worst=worst_case(agent.model, input_tokens=known, output_tokens=max_tokens)
+    )
+
+
+def _new_bytes(agent: Agent, run: Run, fragments: Sequence[Fragment]) -> int:
+    """What is sent for the first time, in bytes: all of it before the first answer."""
+    if not run.context_tokens:
+        return len(agent.head) + sum(map(len, fragments))
+    at = len(fragments)
+    while at and not fragments[at - 1].startswith(_SAID):
+        at -= 1
+    return sum(map(len, fragments[at:]))
