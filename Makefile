@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint types unit coverage slow chaos bench redis-server rabbitmq lock clean
+.PHONY: help demo test lint types unit coverage slow chaos bench redis-server promtool rabbitmq lock clean
 
 help:            ## list what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,10 +34,10 @@ lint: $(VENV)/dev.stamp      ## style and the import rule
 types: $(VENV)/dev.stamp     ## mypy, strict
 	$(BIN)/mypy
 
-unit: $(VENV)/dev.stamp redis-server    ## the test suite
+unit: $(VENV)/dev.stamp redis-server promtool    ## the test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-coverage: $(VENV)/dev.stamp redis-server    ## the test suite, and which lines it does not reach; a good minute slower
+coverage: $(VENV)/dev.stamp redis-server promtool    ## the test suite, and which lines it does not reach; a good minute slower
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report --skip-covered --sort=cover
 
@@ -55,6 +55,12 @@ redis-server:    ## Redis 7 for the contract suite, where apt-get may install it
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update >/dev/null \
 	       && apt-get -qq install -y --no-install-recommends redis-server >/dev/null 2>&1; } \
 	  || echo "redis-server cannot be installed here: its part of the contract suite is left out, Valkey's is run"
+
+promtool:        ## Prometheus and promtool for the tests of rules and dashboards, where apt-get may install them
+	@command -v promtool >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update >/dev/null \
+	       && apt-get -qq install -y --no-install-recommends prometheus >/dev/null 2>&1; } \
+	  || echo "prometheus cannot be installed here: the tests of rules and dashboards that need it are left out"
 
 rabbitmq:        ## RabbitMQ for its own test, where apt-get may install it
 	@test -x /usr/lib/rabbitmq/bin/rabbitmq-server || apt-get -qq install -y --no-install-recommends rabbitmq-server

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from support.acl import acl_url
 from support.cluster import cluster_url
+from support.prometheus import promtool
 from support.rabbitmq import rabbitmq_url
 from support.redis_server import redis_server_url
 from support.tls import tls_url
 from support.valkey import valkey_url
 
-__all__ = ["acl_url", "cluster_url", "rabbitmq_url", "redis_server_url", "tls_url", "valkey_url"]
+__all__ = ["acl_url", "cluster_url", "promtool", "rabbitmq_url", "redis_server_url", "tls_url", "valkey_url"]
 
 
 @pytest.fixture(scope="session")
