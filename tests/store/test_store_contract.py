@@ -261,6 +261,18 @@ async def test_the_same_turn_is_due_again_when_nothing_was_answered(world: World
     assert run.context_tokens == 50, "a write without context_tokens leaves what was known"
 
 
+async def test_what_is_cleared_stays_so_until_the_next_compaction(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.begin()
+    await world.store.hold(driven.held, TurnWrite(cleared=3, context_tokens=50), seconds=1, reason="busy")
+    await world.let_pass(1)
+    assert (await driven.begin()).run.cleared == 3
+    await world.store.go_on(driven.held, TurnWrite(), advance=True)
+    begun = await driven.begin()
+    assert (begun.run.cleared, begun.run.context_tokens) == (3, 50)
+    assert begun.fragments == (QUESTION,), "the transcript itself is whole"
+
+
 async def test_a_hold_waits_for_its_moment_without_an_owner(world: World) -> None:
     driven = await a_queued_run(world.store)
     await driven.begin()

@@ -24,7 +24,7 @@ from support.worlds import World, memory_world
 
 from paceline.core.agent import Agent
 from paceline.core.ids import RunId, trace_id
-from paceline.core.ledger import AttemptLost, Redriven
+from paceline.core.ledger import AttemptLost, Compacted, Redriven
 from paceline.core.lifecycle import State
 from paceline.core.run import Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
@@ -161,6 +161,34 @@ async def test_a_failed_model_call_and_the_wait_after_it_are_told_without_the_ap
     (moment,) = turn.moments
     assert moment.attributes == {names.HOLD: 7}
     assert "SECRET" not in repr(stage.told.spans)
+
+
+async def test_a_compaction_is_told_on_the_turn_and_on_the_call_that_it_was_made_for() -> None:
+    stage = await _a_stage()
+    run = stage.run
+    await run.begin()
+    made = Compacted(
+        turn=1,
+        at_ms=1,
+        cleared=5,
+        results=2,
+        tokens_before=900,
+        tokens_after=300,
+        expected_turns=4,
+        saved_nanousd=None,
+        rewrite_nanousd=35_000_000,
+    )
+    await run.store.go_on(run.held, replace(A_WRITE, cleared=5, ledger=(made, *A_WRITE.ledger)), advance=True)
+    turn, chat = stage.told.spans
+    (moment,) = turn.moments
+    assert moment.name == names.COMPACTED_EVENT
+    assert moment.attributes == {
+        names.CLEARED_RESULTS: 2,
+        names.TOKENS_BEFORE: 900,
+        names.TOKENS_AFTER: 300,
+        names.REWRITE: 0.035,
+    }, "a price that is not known is not told"
+    assert chat.attributes[names.COMPACTED] is True
 
 
 async def test_an_attempt_that_only_waits_is_no_error() -> None:

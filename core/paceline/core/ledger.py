@@ -71,6 +71,24 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """Old tool results are no longer sent, from this turn on. Tokens are estimates, made before the call."""
+
+    turn: int
+    at_ms: int
+    cleared: int
+    """Messages before this one are sent without the content of their results."""
+    results: int
+    tokens_before: int
+    tokens_after: int
+    expected_turns: int
+    saved_nanousd: int | None
+    """What the turns that are expected need not read from the cache; None: the price is not known."""
+    rewrite_nanousd: int | None
+    """What it costs to write to the cache again what stands behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptLost:
     """A claim was taken from a worker that is gone; its model call may have been billed."""
 
@@ -144,7 +162,18 @@ class Unknown:
     kind: str
 
 
-Known = ModelCalled | CallRan | Held | AttemptLost | PossiblyBilled | EffectInDoubt | EffectRuledOut | Ended | Redriven
+Known = (
+    ModelCalled
+    | CallRan
+    | Held
+    | Compacted
+    | AttemptLost
+    | PossiblyBilled
+    | EffectInDoubt
+    | EffectRuledOut
+    | Ended
+    | Redriven
+)
 """What this paceline writes."""
 Entry = Known | Unknown
 
@@ -153,6 +182,7 @@ _KINDS: Mapping[str, type[Known]] = MappingProxyType(
         "model": ModelCalled,
         "call": CallRan,
         "held": Held,
+        "compacted": Compacted,
         "lost": AttemptLost,
         "possibly_billed": PossiblyBilled,
         "in_doubt": EffectInDoubt,

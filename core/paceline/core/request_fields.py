@@ -14,7 +14,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from .models import thinking_kinds
+from .models import binds_thinking, thinking_kinds
 
 BETAS = frozenset(
     {
@@ -58,6 +58,15 @@ class RequestFields:
     server_tools: tuple[Mapping[str, Any], ...] = ()
     """Entries of `tools` that the API runs itself."""
     betas: tuple[str, ...] = ()
+
+    def bears_edits(self, model: str) -> bool:
+        """Whether earlier messages may be edited in what is sent: the API does not edit them itself, and no thinking is
+        bound to them, or what is bound may be dropped."""
+        if "context_management" in self.body:
+            return False
+        thinking = self.body.get("thinking", {})
+        is_dropped = thinking.get("block_binding", {}).get("prefix_mismatch_behavior") == "drop_block"
+        return is_dropped or thinking.get("type") == "disabled" or not binds_thinking(model)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""

@@ -17,13 +17,14 @@ from typing import assert_never
 from . import finish
 from .agent import Agent
 from .answer import Answer, Billed, Call
+from .compaction import may_clear
 from .endings import ErrorClass, Outcome, StopReason
 from .ids import CallId
 from .limits import breach, seconds_left, tool_errors
 from .models import max_output_tokens
 from .next_call import NextCall
 from .repeats import Repeats, find_repeats, nudge
-from .run import Run, Streaks
+from .run import Overflow, Run, Streaks
 from .transcript import (
     GO_ON_AFTER_CUT,
     GO_ON_AFTER_NOTHING,
@@ -43,6 +44,10 @@ _JITTER = 0.25
 _AFTER_CUT = user_text(GO_ON_AFTER_CUT)
 _AFTER_NOTHING = user_text(GO_ON_AFTER_NOTHING)
 _REMINDER = user_text(finish.REMINDER)
+
+_NO_ROOM = Outcome(
+    reason=StopReason.CONTEXT_WINDOW, message="the conversation no longer fits the model's context window"
+)
 
 
 # What has happened ---------------------------------------------------------------------------------------------------
@@ -173,6 +178,8 @@ def next_step(agent: Agent, run: Run, happening: Happening) -> Step:
 def _before_call(agent: Agent, run: Run, begun: TurnBegun) -> CallModel | Finish:
     if run.cancel_requested:
         return Finish(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled"))
+    if run.streaks.overflow is Overflow.TOLD and not begun.call.compaction:
+        return Finish(outcome=_NO_ROOM)
     outcome = tool_errors(agent.limits, _error_turns(run, begun.all_failed)) or breach(
         agent, run, call=begun.call.at_worst, now_ms=begun.now_ms
     )
@@ -203,10 +210,15 @@ def _after_answer(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
             message = f"the model refused: {answered.answer.refusal}"
             return Finish(outcome=Outcome(reason=StopReason.REFUSAL, message=message))
         case "model_context_window_exceeded":
-            message = "the conversation no longer fits the model's context window"
-            return Finish(outcome=Outcome(reason=StopReason.CONTEXT_WINDOW, message=message))
+            return _overflowed(agent, run)
         case other:
             return _broken(agent, run, f"the answer's stop reason is {other!r}")
+
+
+def _overflowed(agent: Agent, run: Run) -> GoOn | Finish:
+    if run.streaks.overflow or not may_clear(agent):
+        return Finish(outcome=_NO_ROOM)
+    return GoOn(append=(), advance=False, streaks=replace(run.streaks, overflow=Overflow.TOLD))
 
 
 def _moved_on(run: Run, answered: ModelAnswered, *, pauses: int = 0, empties: int = 0, reminders: int = 0) -> Streaks:

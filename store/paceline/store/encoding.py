@@ -69,6 +69,7 @@ def read_run(run_id: RunId, stored: Fields) -> Run:
         hold_reason=text(stored, b"why"),
         cancel_requested=stored.get(b"cancel") == b"1",
         container=text(stored, b"container"),
+        cleared=number(stored, b"cleared"),
     )
 
 
@@ -112,6 +113,7 @@ def write_arguments(write: TurnWrite) -> list[Argument]:
         write.streaks.encode(),
         "" if write.context_tokens is None else write.context_tokens,
         write.container,
+        "" if write.cleared is None else write.cleared,
         usage.input,
         usage.cache_read,
         usage.cache_write,

@@ -694,7 +694,10 @@ class MemoryRunStore:
         record.fragments += write.append
         known = record.run.context_tokens if write.context_tokens is None else write.context_tokens
         container = write.container or record.run.container
-        record.run = replace(record.run, context_tokens=known, streaks=write.streaks, container=container)
+        cleared = record.run.cleared if write.cleared is None else write.cleared
+        record.run = replace(
+            record.run, context_tokens=known, streaks=write.streaks, container=container, cleared=cleared
+        )
 
     def _take_result(self, record: _Record, result: CallResult) -> None:
         self._account(record, Spent(working_ms=result.entry.took_ms, tool_calls=1), [result.entry])

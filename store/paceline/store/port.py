@@ -108,7 +108,7 @@ class TurnClaim:
 class TurnWrite:
     """What every write at the end of an attempt carries. `spent` is added; `context_tokens` None: as before.
 
-    `container` empty: as before.
+    `container` empty: as before. `cleared` None: as before.
     """
 
     append: tuple[Fragment, ...] = ()
@@ -117,6 +117,7 @@ class TurnWrite:
     streaks: Streaks = field(default_factory=Streaks)
     ledger: tuple[Entry, ...] = ()
     container: str = ""
+    cleared: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from paceline.core.errors import InfrastructureError
-from paceline.core.ids import Incarnation
+from paceline.core.ids import CallId, Incarnation, RunId
+from paceline.core.transcript import result_text
 from paceline.core.wire import Queue
 from paceline.store.connect import connect
 from paceline.store.loop_thread import LoopThread
@@ -126,7 +127,12 @@ def _connect(settings: Settings) -> RunStore:
 
 def built_in_tools(store: RunStore) -> Mapping[str, Tool]:
     """The tools that an agent has beside its own, by path."""
-    read_result = read_result_tool(store.whole_result)
+
+    async def whole_result(run_id: RunId, call_id: CallId) -> str | None:
+        cut = await store.whole_result(run_id, call_id)
+        return result_text(await store.transcript(run_id), call_id) if cut is None else cut
+
+    read_result = read_result_tool(whole_result)
     return {read_result.spec.path: read_result}
 
 

@@ -12,13 +12,15 @@ from typing import assert_never
 
 from paceline.core.agent import Agent
 from paceline.core.answer import Answer, Billed, Call
+from paceline.core.compaction import Compaction, compacted, sent_fragments
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.errors import InfrastructureError, NewerVersion
 from paceline.core.ids import RunId
+from paceline.core.ledger import Compacted as CompactedEntry
 from paceline.core.ledger import Ended, Entry, ModelCalled
 from paceline.core.ledger import Held as HeldEntry
 from paceline.core.lifecycle import State
-from paceline.core.next_call import next_call
+from paceline.core.next_call import NextCall, next_call
 from paceline.core.run import Run, Spent
 from paceline.core.step import (
     CallModel,
@@ -169,6 +171,8 @@ class Attempt:
     fragments: tuple[Fragment, ...]
     begun_ms: int
     progress: Progress
+    compaction: Compaction | None = None
+    """Made before this attempt's call."""
 
     async def carry_out(self) -> Sequence[Message]:
         """The whole attempt."""
@@ -180,23 +184,37 @@ class Attempt:
         step = next_step(self.agent, self.run, begun)
         match step:
             case CallModel():
-                return await self._call_model(step, call.at_worst)
+                return await self._call_model(step, call)
             case Finish():
                 return await self._finish(step, ())
             case _:
                 raise AssertionError(f"a turn begins with a call or an end, not with {step}")
 
+    def _sent(self) -> Sequence[Fragment]:
+        """The messages as they are sent."""
+        return sent_fragments(self.agent, self.fragments, self.run.cleared)
+
+    def _compacted(self, compaction: Compaction | None) -> Attempt:
+        """The attempt as it goes on with a compaction, which is put on record with whatever comes of the call."""
+        if compaction is None:
+            return self
+        return replace(self, run=compacted(self.run, compaction), compaction=compaction)
+
     # The model
 
-    async def _call_model(self, call: CallModel, at_worst: WorstCase) -> Sequence[Message]:
+    async def _call_model(self, step: CallModel, call: NextCall) -> Sequence[Message]:
         held_seconds = await self.desk.model_hold_seconds(self.agent.model)
         if held_seconds:
             return await _wait(
                 self.desk, self.run, seconds=self._spread(held_seconds), reason=_no_room(self.agent, self.run)
             )
-        check_sendable(self.fragments)
+        return await self._compacted(call.compaction)._ask(step, call.at_worst)
+
+    async def _ask(self, call: CallModel, at_worst: WorstCase) -> Sequence[Message]:
+        messages = self._sent()
+        check_sendable(messages)
         body = self.agent.request(
-            self.fragments, max_tokens=call.max_tokens, user_id=self.run.run_id, container=self.run.container
+            messages, max_tokens=call.max_tokens, user_id=self.run.run_id, container=self.run.container
         )
         seconds = min(self.desk.settings.model_seconds, call.seconds_left or self.desk.settings.model_seconds)
         began = now_ms()
@@ -303,6 +321,7 @@ class Attempt:
             ledger=entries,
             container=answer.container if answer and grew else "",
         )
+        write = self._with_compaction(write)
         written = await self.desk.until_written(
             lambda: self.desk.store.go_on(_held(self.run), write, advance=step.advance)
         )
@@ -314,7 +333,7 @@ class Attempt:
             await self.desk.hold_model(self.agent.model, seconds=seconds)
             seconds = self._spread(seconds)
         held = _hold_entry(self.run, seconds, step.reason)
-        write = TurnWrite(spent=spent, streaks=step.streaks, ledger=(*entries, *held))
+        write = self._with_compaction(TurnWrite(spent=spent, streaks=step.streaks, ledger=(*entries, *held)))
         return await _written_hold(self.desk, self.run, write, seconds, step.reason)
 
     async def _finish(self, step: Finish, entries: tuple[Entry, ...], spent: Spent | None = None) -> Sequence[Message]:
@@ -322,6 +341,7 @@ class Attempt:
         outcome = step.outcome
         ended = Ended(turn=self.run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
         write = TurnWrite(append=step.append, spent=spent or Spent(), ledger=(*entries, ended))
+        write = self._with_compaction(write)
         await self.desk.until_written(lambda: self.desk.store.finish(_held(self.run), write, outcome))
         log.info("run %s ended in turn %d: %s", self.run.run_id, self.run.turn, outcome.reason)
         return ()
@@ -339,6 +359,7 @@ class Attempt:
             ledger=entries,
             container=answer.container,
         )
+        write = self._with_compaction(write)
         match await self.desk.until_written(lambda: self.desk.store.open_calls(_held(self.run), write, calls)):
             case Written.WRITTEN:
                 return await self._run_calls(step.append, calls)
@@ -346,6 +367,18 @@ class Attempt:
                 return await self._what_is_due()
             case Written.DUPLICATE_CALL:
                 return await self._failed(_id_used_again(), spent, entries)
+
+    def _with_compaction(self, write: TurnWrite) -> TurnWrite:
+        """This write, with the compaction that came before the call, if there was one."""
+        if self.compaction is None:
+            return write
+        known = self.run.context_tokens if write.context_tokens is None else write.context_tokens
+        return replace(
+            write,
+            cleared=self.run.cleared,
+            context_tokens=known,
+            ledger=(_compaction_entry(self.run, self.compaction), *write.ledger),
+        )
 
     async def _run_calls(self, asked: Fragment, calls: Sequence[OpenCall]) -> Sequence[Message]:
         inline = [call for call in calls if call.placement is Placement.INLINE]
@@ -393,6 +426,20 @@ class Attempt:
         for fragment in append:
             check_next(previous, fragment)
             previous = fragment
+
+
+def _compaction_entry(run: Run, made: Compaction) -> CompactedEntry:
+    return CompactedEntry(
+        turn=run.turn,
+        at_ms=now_ms(),
+        cleared=made.cleared,
+        results=made.results,
+        tokens_before=made.tokens_before,
+        tokens_after=made.tokens_after,
+        expected_turns=made.expected_turns,
+        saved_nanousd=made.worth.saved_nanousd,
+        rewrite_nanousd=made.worth.rewrite_nanousd,
+    )
 
 
 def _spent(billed: Answer | Billed) -> Spent:

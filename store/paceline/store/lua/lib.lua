@@ -75,6 +75,10 @@ local function take_write()
   if container ~= '' then
     set('container', container)
   end
+  local cleared = take()
+  if cleared ~= '' then
+    set('cleared', cleared)
+  end
   for _, field in ipairs({'input', 'cache_read', 'cache_write', 'output', 'cost', 'unpriced', 'working', 'tools',
     'maybe_tokens', 'maybe_cost', 'turns', 'lost'}) do
     add(field, take())

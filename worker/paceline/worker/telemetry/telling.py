@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from paceline.core.agent import Agent
 from paceline.core.endings import ENDINGS, StopReason
 from paceline.core.ids import CallId, RunId
-from paceline.core.ledger import AttemptLost, CallRan, EffectInDoubt, Entry, ModelCalled, Redriven, Source
+from paceline.core.ledger import AttemptLost, CallRan, Compacted, EffectInDoubt, Entry, ModelCalled, Redriven, Source
 from paceline.core.lifecycle import Status
 from paceline.core.run import Run
 from paceline.core.trace_ids import (
@@ -49,12 +49,29 @@ class Attempt:
 
 def attempt_spans(agent: Agent, attempt: Attempt, write: TurnWrite) -> list[Span]:
     """An attempt, and its model call if it came that far."""
+    made = [entry for entry in write.ledger if isinstance(entry, Compacted)]
     turn = _attempt_span(attempt, _attempt_error(attempt, write))
+    turn = replace(turn, moments=(*map(_compaction, made), *turn.moments))
     answered = [entry for entry in write.ledger if isinstance(entry, ModelCalled)]
     chats = [_chat_span(agent, attempt, turn, entry) for entry in answered]
     if not answered and write.spent.working_ms:
         chats = [_failed_chat_span(agent, attempt, turn, write.spent.working_ms)]
-    return [turn, *chats]
+    return [turn, *(_of_compacted(chat) if made else chat for chat in chats)]
+
+
+def _compaction(entry: Compacted) -> Moment:
+    usd = {names.SAVED: entry.saved_nanousd, names.REWRITE: entry.rewrite_nanousd}
+    attributes: dict[str, Value] = {
+        names.CLEARED_RESULTS: entry.results,
+        names.TOKENS_BEFORE: entry.tokens_before,
+        names.TOKENS_AFTER: entry.tokens_after,
+        **{name: nanousd / NANO_USD for name, nanousd in usd.items() if nanousd is not None},
+    }
+    return Moment(name=names.COMPACTED_EVENT, at_ms=entry.at_ms, attributes=attributes)
+
+
+def _of_compacted(chat: Span) -> Span:
+    return replace(chat, attributes={**chat.attributes, names.COMPACTED: True})
 
 
 def lost_span(run: Run, lost: AttemptLost, *, began_ms: int) -> Span:
