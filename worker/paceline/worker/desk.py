@@ -20,6 +20,7 @@ from paceline.core.wire import Queue
 from paceline.store.port import ClaimRequest, RunStore
 from paceline.tools import Registry, Tool
 
+from .cleared_views import ClearedViews
 from .confinement import Guard, unguarded
 from .lives import Lives
 from .messages import Message
@@ -122,6 +123,7 @@ class Desk:
         self.lives = Lives(incarnation)
         self.guard = guard
         self.in_flight = InFlight()
+        self.cleared_views = ClearedViews()
         self.background: list[asyncio.Future[None]] = []
         self._registry = registry
         self._built_in = built_in

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from paceline.core.agent import Agent
 from paceline.core.answer import Answer, Billed, Call
-from paceline.core.compaction import Compaction, compacted, sent_fragments
+from paceline.core.compaction import Compaction, compacted
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.errors import InfrastructureError, NewerVersion
 from paceline.core.ids import RunId
@@ -190,10 +190,6 @@ class Attempt:
             case _:
                 raise AssertionError(f"a turn begins with a call or an end, not with {step}")
 
-    def _sent(self) -> Sequence[Fragment]:
-        """The messages as they are sent."""
-        return sent_fragments(self.agent, self.fragments, self.run.cleared)
-
     def _compacted(self, compaction: Compaction | None) -> Attempt:
         """The attempt as it goes on with a compaction, which is put on record with whatever comes of the call."""
         if compaction is None:
@@ -211,7 +207,7 @@ class Attempt:
         return await self._compacted(call.compaction)._ask(step, call.at_worst)
 
     async def _ask(self, call: CallModel, at_worst: WorstCase) -> Sequence[Message]:
-        messages = self._sent()
+        messages = self.desk.cleared_views.sent(self.agent, self.run, self.fragments)
         check_sendable(messages)
         body = self.agent.request(
             messages, max_tokens=call.max_tokens, user_id=self.run.run_id, container=self.run.container
