@@ -39,6 +39,7 @@ from typing import Any
 from .agent import Agent
 from .estimate import ModelPrices, Prices, call_nanousd, given_prices
 from .models import context_window_tokens
+from .request_fields import CLEAR_TOOL_USES
 from .run import Overflow, Run
 from .tool_spec import READ_RESULT
 from .transcript import Fragment, dump, weight
@@ -107,6 +108,22 @@ def may_clear(agent: Agent) -> bool:
     return agent.compact_at is not None and agent.passed_through.bears_edits(agent.model)
 
 
+def cleared_by_api(agent: Agent) -> Agent:
+    """The agent, with its `compact_at` left to the API: it clears old results itself, and nothing is edited here.
+
+    Its edit is `clear_tool_uses_20250919` (Anthropic's page on context editing). It keeps as many results and clears as
+    much at a time as a compaction here would.
+    """
+    at_tokens = _begins_at(agent)
+    edit = {
+        "type": CLEAR_TOOL_USES,
+        "trigger": {"type": "input_tokens", "value": at_tokens},
+        "keep": {"type": "tool_uses", "value": KEPT_RESULTS},
+        "clear_at_least": {"type": "input_tokens", "value": int(_LEAST_CLEARED * at_tokens)},
+    }
+    return replace(agent, passed_through=agent.passed_through.with_edit(edit))
+
+
 def compaction_due(
     agent: Agent, run: Run, fragments: Sequence[Fragment], *, tokens: int, max_tokens: int
 ) -> Compaction | None:
@@ -116,7 +133,7 @@ def compaction_due(
     not fit the model's window without it, or did not, as the API has said.
     """
     window = context_window_tokens(agent.model)
-    begins_at = int((agent.compact_at or 0.0) * window)
+    begins_at = _begins_at(agent)
     must = run.streaks.overflow is Overflow.TOLD or tokens + max_tokens > window
     if not may_clear(agent) or not (must or tokens > begins_at):
         return None
@@ -136,6 +153,11 @@ def compacted(run: Run, compaction: Compaction) -> Run:
         context_tokens=max(0, run.context_tokens - compaction.cleared_tokens),
         streaks=replace(run.streaks, overflow=Overflow.MADE_ROOM if run.streaks.overflow else Overflow.NONE),
     )
+
+
+def _begins_at(agent: Agent) -> int:
+    """Tokens. Where there is no `compact_at`, nothing is ever cleared."""
+    return int((agent.compact_at or 0.0) * context_window_tokens(agent.model))
 
 
 def expected_turns(*, turn: int, limit: int | None) -> int:
