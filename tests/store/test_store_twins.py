@@ -273,6 +273,7 @@ async def _everything(world: World) -> object:
         await store.counts(batch_tag(BATCH.name)),
         await store.due(limit=10),
         await store.dead(limit=10),
+        await store.metrics(),
     )
 
 

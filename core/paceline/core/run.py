@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from . import repeats
-from .ids import AgentDigest, RunId
+from .ids import OTHER_AGENTS, AgentDigest, RunId
 from .lifecycle import State
 from .usage import Usage, WorstCase
 
@@ -128,6 +128,24 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContextUsed:
+    """The most of the model's context window that a run has used: its input tokens over the window, in millionths."""
+
+    model: str
+    millionths: int
+
+    def encode(self) -> str:
+        """As stored."""
+        return f"{self.millionths}|{self.model}"
+
+    @classmethod
+    def decode(cls, text: str) -> ContextUsed | None:
+        """What `encode` wrote; None for nothing."""
+        millionths, _, model = text.partition("|")
+        return cls(model=model, millionths=int(millionths)) if text else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A run, as its record says. Times are milliseconds since the epoch, by the server's clock."""
 
@@ -158,3 +176,7 @@ class Run:
     """Where the API ran code for this run, last."""
     cleared: int = 0
     """Messages before this one are sent without the content of their tool results: see `compaction`."""
+    label: str = OTHER_AGENTS
+    """The agent's name, as its runs are counted."""
+    context_used: ContextUsed | None = None
+    """None before the first answer."""

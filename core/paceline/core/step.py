@@ -21,6 +21,7 @@ from .compaction import may_clear
 from .endings import ErrorClass, Outcome, StopReason
 from .ids import CallId
 from .limits import breach, seconds_left, tool_errors
+from .metrics import HoldReason
 from .models import max_output_tokens
 from .next_call import NextCall
 from .repeats import Repeats, find_repeats, nudge
@@ -122,12 +123,16 @@ class CallModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCalls:
-    """Append the assistant message, then run its calls; but for those that are `answered` here, with an error."""
+    """Append the assistant message, then run its calls; but for those that are `answered` here, with an error.
+
+    `repeated` of them are so because they came again and again.
+    """
 
     append: Fragment
     calls: tuple[Call, ...]
     streaks: Streaks
     answered: Mapping[CallId, str] = field(default_factory=dict)
+    repeated: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +152,7 @@ class Hold:
     reason: str
     holds_model: bool
     streaks: Streaks
+    counted_as: HoldReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +281,7 @@ def _asked(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
         calls=answer.calls,
         streaks=replace(_moved_on(run, answered), asked=repeats.history),
         answered={repeat.call.call_id: nudge(repeat) for repeat in repeats.found},
+        repeated=len(repeats.found),
     )
 
 
@@ -337,9 +344,21 @@ def _after_failure(agent: Agent, run: Run, failure: ModelCallFailed) -> Hold | F
         case FailureKind.THROTTLED:
             streaks = replace(run.streaks, throttles=run.streaks.throttles + 1)
             seconds = _wait_seconds(failure, streaks.throttles)
-            return Hold(seconds=seconds, reason=failure.message, holds_model=True, streaks=streaks)
+            return Hold(
+                seconds=seconds,
+                reason=failure.message,
+                holds_model=True,
+                streaks=streaks,
+                counted_as=HoldReason.THROTTLED,
+            )
         case FailureKind.UNREADY:
-            return Hold(seconds=_UNREADY_SECONDS, reason=failure.message, holds_model=False, streaks=run.streaks)
+            return Hold(
+                seconds=_UNREADY_SECONDS,
+                reason=failure.message,
+                holds_model=False,
+                streaks=run.streaks,
+                counted_as=HoldReason.UNREADY,
+            )
         case FailureKind.TRANSIENT:
             return _retry(agent, run, failure)
         case _:
@@ -352,7 +371,9 @@ def _retry(agent: Agent, run: Run, failure: ModelCallFailed) -> Hold | Finish:
         message = f"{streaks.failures} tries of one call failed; the last: {failure.message}"
         return Finish(outcome=Outcome(reason=StopReason.MODEL_ERROR, message=message))
     seconds = _wait_seconds(failure, streaks.failures)
-    return Hold(seconds=seconds, reason=failure.message, holds_model=False, streaks=streaks)
+    return Hold(
+        seconds=seconds, reason=failure.message, holds_model=False, streaks=streaks, counted_as=HoldReason.RETRY
+    )
 
 
 def _wait_seconds(failure: ModelCallFailed, times: int) -> float:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from paceline.core import counted
 from paceline.core.agent import Agent
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.errors import Bug, InfrastructureError, NewerVersion
 from paceline.core.ids import Incarnation, tag_of
 from paceline.core.ledger import Ended
 from paceline.core.lifecycle import State
+from paceline.core.metrics import Recovery
 from paceline.core.next_call import next_call
 from paceline.core.run import Run
 from paceline.core.usage import WorstCase
@@ -167,6 +169,7 @@ class Sweeper:
             case EndRun(outcome=outcome):
                 lost = await self._lost(run) if run.owner else TurnWrite()
                 ended = Ended(turn=run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
+                lost = _with_recovery(run, Recovery.END, lost)
                 await self.desk.store.finish(held, replace(lost, ledger=(*lost.ledger, ended)), outcome)
                 return ()
             case _:
@@ -178,7 +181,7 @@ class Sweeper:
         return (message,) if written is Written.WRITTEN else ()
 
     async def _recover_turn(self, held: TurnClaim, remedy: RecoverTurn) -> Sequence[Message]:
-        write = await self._lost(remedy.run)
+        write = _with_recovery(remedy.run, Recovery.TURN, await self._lost(remedy.run))
         written = await self.desk.store.recover(held, write)
         return (TurnMessage(run_id=held.run_id, turn=held.turn),) if written is Written.WRITTEN else ()
 
@@ -215,6 +218,10 @@ class Sweeper:
         else:
             await self.desk.store.look_again(held, seconds=look_seconds)
         return messages
+
+
+def _with_recovery(run: Run, what: Recovery, write: TurnWrite) -> TurnWrite:
+    return replace(write, counts=counted.added(counted.unanswered(run, write.ledger), counted.recovered(what)))
 
 
 def _held(run: Run) -> TurnClaim:

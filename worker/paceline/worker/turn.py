@@ -7,9 +7,10 @@ import json
 import logging
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from paceline.core import counted
 from paceline.core.agent import Agent
 from paceline.core.answer import Answer, Billed, Call
 from paceline.core.compaction import Compaction, compacted
@@ -20,6 +21,7 @@ from paceline.core.ledger import Compacted as CompactedEntry
 from paceline.core.ledger import Ended, Entry, ModelCalled
 from paceline.core.ledger import Held as HeldEntry
 from paceline.core.lifecycle import State
+from paceline.core.metrics import NOTHING, Counts, HoldReason
 from paceline.core.next_call import NextCall, next_call
 from paceline.core.run import Run, Spent
 from paceline.core.step import (
@@ -87,7 +89,7 @@ async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
     except asyncio.CancelledError:
         return await asyncio.shield(_give_back(desk, run, progress))
     except NewerVersion as error:
-        return await _wait(desk, run, seconds=_OTHER_WORKER_SECONDS, reason=str(error))
+        return await _wait(desk, run, seconds=_OTHER_WORKER_SECONDS, reason=str(error), counted_as=HoldReason.VERSION)
     except InfrastructureError as error:
         log.error("run %s turn %d: %s", run.run_id, run.turn, error)
         return await _give_back(desk, run, progress)
@@ -115,23 +117,26 @@ def _lost(desk: Desk, run: Run, progress: Progress) -> TurnWrite:
     """What there is to write of an attempt that came to nothing; it is lost if it called the model."""
     if progress.called is None:
         return TurnWrite(streaks=run.streaks)
-    return lost_attempt(run, desk.incarnation, progress.called)
+    write = lost_attempt(run, desk.incarnation, progress.called)
+    return replace(write, counts=counted.unanswered(run, write.ledger))
 
 
 def _held(run: Run) -> TurnClaim:
     return TurnClaim(run_id=run.run_id, turn=run.turn, fence=run.fence)
 
 
-async def _wait(desk: Desk, run: Run, *, seconds: float, reason: str) -> Sequence[Message]:
+async def _wait(desk: Desk, run: Run, *, seconds: float, reason: str, counted_as: HoldReason) -> Sequence[Message]:
     """Go on hold before a call was made: nothing is spent and nothing counts."""
     write = TurnWrite(streaks=run.streaks, ledger=_hold_entry(run, seconds, reason))
-    return await _written_hold(desk, run, write, seconds, reason)
+    return await _written_hold(desk, run, write, seconds, reason, counted_as)
 
 
-async def _written_hold(desk: Desk, run: Run, write: TurnWrite, seconds: float, reason: str) -> Sequence[Message]:
+async def _written_hold(
+    desk: Desk, run: Run, write: TurnWrite, seconds: float, reason: str, counted_as: HoldReason
+) -> Sequence[Message]:
     timed = seconds <= _LONGEST_TIMER_SECONDS
     written = await desk.until_written(
-        lambda: desk.store.hold(_held(run), write, seconds=seconds, reason=reason, timed=timed)
+        lambda: desk.store.hold(_held(run), write, seconds=seconds, reason=reason, counted_as=counted_as, timed=timed)
     )
     if written is Written.WRITTEN and timed:
         queue = queue_of_turn(replace(run, state=State.ON_HOLD))
@@ -159,6 +164,8 @@ class Progress:
 
     called: WorstCase | None = None
     """What its model call may have used, once it has begun."""
+    counts: Counts = field(default_factory=dict)
+    """What is counted of its model call and no entry tells: that it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +185,9 @@ class Attempt:
         """The whole attempt."""
         missing = await self.desk.missing_tools(self.agent)
         if missing:
-            return await _wait(self.desk, self.run, seconds=_OTHER_WORKER_SECONDS, reason=missing)
+            return await _wait(
+                self.desk, self.run, seconds=_OTHER_WORKER_SECONDS, reason=missing, counted_as=HoldReason.TOOLS
+            )
         call = next_call(self.agent, self.run, self.fragments)
         begun = TurnBegun(call=call, now_ms=self.begun_ms, all_failed=all_failed(self.fragments[-1]))
         step = next_step(self.agent, self.run, begun)
@@ -201,9 +210,8 @@ class Attempt:
     async def _call_model(self, step: CallModel, call: NextCall) -> Sequence[Message]:
         held_seconds = await self.desk.model_hold_seconds(self.agent.model)
         if held_seconds:
-            return await _wait(
-                self.desk, self.run, seconds=self._spread(held_seconds), reason=_no_room(self.agent, self.run)
-            )
+            seconds, reason = self._spread(held_seconds), _no_room(self.agent, self.run)
+            return await _wait(self.desk, self.run, seconds=seconds, reason=reason, counted_as=HoldReason.THROTTLED)
         return await self._compacted(call.compaction)._ask(step, call.at_worst)
 
     async def _ask(self, call: CallModel, at_worst: WorstCase) -> Sequence[Message]:
@@ -244,6 +252,8 @@ class Attempt:
             return await self._failed(
                 failure, took + _spent(failure.billed), (self._called(failure.billed, _BROKEN, took_ms),)
             )
+        if failure.kind is not FailureKind.UNREADY:
+            self.progress.counts = counted.model_failed(self.agent.model, failure.kind, took_ms)
         if failure.may_be_billed:
             return await self._failed(failure, took + Spent.possibly(at_worst), (possibly_billed(self.run, at_worst),))
         return await self._failed(failure, took)
@@ -309,15 +319,16 @@ class Attempt:
     ) -> Sequence[Message]:
         self._check(step.append)
         grew = any(fragment.startswith(_SAID) for fragment in step.append)
-        write = TurnWrite(
-            append=step.append,
-            spent=spent,
-            context_tokens=answer.usage.total if answer and grew else None,
-            streaks=step.streaks,
-            ledger=entries,
-            container=answer.container if answer and grew else "",
+        write = self._completed(
+            TurnWrite(
+                append=step.append,
+                spent=spent,
+                context_tokens=answer.usage.total if answer and grew else None,
+                streaks=step.streaks,
+                ledger=entries,
+                container=answer.container if answer and grew else "",
+            )
         )
-        write = self._with_compaction(write)
         written = await self.desk.until_written(
             lambda: self.desk.store.go_on(_held(self.run), write, advance=step.advance)
         )
@@ -329,15 +340,17 @@ class Attempt:
             await self.desk.hold_model(self.agent.model, seconds=seconds)
             seconds = self._spread(seconds)
         held = _hold_entry(self.run, seconds, step.reason)
-        write = self._with_compaction(TurnWrite(spent=spent, streaks=step.streaks, ledger=(*entries, *held)))
-        return await _written_hold(self.desk, self.run, write, seconds, step.reason)
+        write = self._completed(TurnWrite(spent=spent, streaks=step.streaks, ledger=(*entries, *held)))
+        return await _written_hold(self.desk, self.run, write, seconds, step.reason, step.counted_as)
 
     async def _finish(self, step: Finish, entries: tuple[Entry, ...], spent: Spent | None = None) -> Sequence[Message]:
         self._check(step.append)
         outcome = step.outcome
         ended = Ended(turn=self.run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
-        write = TurnWrite(append=step.append, spent=spent or Spent(), ledger=(*entries, ended))
-        write = self._with_compaction(write)
+        write = self._completed(
+            TurnWrite(append=step.append, spent=spent or Spent(), ledger=(*entries, ended)),
+            counted.repeated(self.run, aborted=int(outcome.reason is StopReason.REPEAT_CALLS)),
+        )
         await self.desk.until_written(lambda: self.desk.store.finish(_held(self.run), write, outcome))
         log.info("run %s ended in turn %d: %s", self.run.run_id, self.run.turn, outcome.reason)
         return ()
@@ -347,15 +360,17 @@ class Attempt:
     ) -> Sequence[Message]:
         self._check((step.append,))
         calls = [_open_call(self.agent, call, step.answered.get(call.call_id)) for call in step.calls]
-        write = TurnWrite(
-            append=(step.append,),
-            spent=spent,
-            context_tokens=answer.usage.total,
-            streaks=step.streaks,
-            ledger=entries,
-            container=answer.container,
+        write = self._completed(
+            TurnWrite(
+                append=(step.append,),
+                spent=spent,
+                context_tokens=answer.usage.total,
+                streaks=step.streaks,
+                ledger=entries,
+                container=answer.container,
+            ),
+            counted.repeated(self.run, warned=step.repeated),
         )
-        write = self._with_compaction(write)
         match await self.desk.until_written(lambda: self.desk.store.open_calls(_held(self.run), write, calls)):
             case Written.WRITTEN:
                 return await self._run_calls(step.append, calls)
@@ -363,6 +378,15 @@ class Attempt:
                 return await self._what_is_due()
             case Written.DUPLICATE_CALL:
                 return await self._failed(_id_used_again(), spent, entries)
+
+    def _completed(self, write: TurnWrite, more: Counts = NOTHING) -> TurnWrite:
+        """This write, with the compaction that came before the call, if there was one, and with what is counted."""
+        model = self.agent.model
+        return replace(
+            self._with_compaction(write),
+            context_used=counted.context_used(self.run, model, write.ledger),
+            counts=counted.added(counted.written(self.run, model, write.ledger), self.progress.counts, more),
+        )
 
     def _with_compaction(self, write: TurnWrite) -> TurnWrite:
         """This write, with the compaction that came before the call, if there was one."""

@@ -16,6 +16,7 @@ from paceline.core.endings import Outcome
 from paceline.core.ids import AgentDigest, CallId, RunId
 from paceline.core.ledger import AttemptLost, EffectInDoubt, EffectRuledOut
 from paceline.core.lifecycle import State
+from paceline.core.metrics import HoldReason
 from paceline.core.run import Run
 from paceline.core.trace_ids import is_last_of_part
 from paceline.core.transcript import Fragment
@@ -103,9 +104,18 @@ class TracedStore:
         return written
 
     async def hold(
-        self, held: TurnClaim, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False
+        self,
+        held: TurnClaim,
+        write: TurnWrite,
+        *,
+        seconds: float,
+        reason: str,
+        counted_as: HoldReason = HoldReason.OTHER,
+        timed: bool = False,
     ) -> Written:
-        written = await self._store.hold(held, write, seconds=seconds, reason=reason, timed=timed)
+        written = await self._store.hold(
+            held, write, seconds=seconds, reason=reason, counted_as=counted_as, timed=timed
+        )
         await self._tell_attempt(held, write, written, hold_seconds=seconds)
         return written
 
