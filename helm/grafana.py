@@ -151,7 +151,7 @@ def _link_to_the_others() -> Json:
 
 
 def _datasource() -> Json:
-    return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "current": {}}
+    return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
 
 
 def _variable(variable: Variable) -> Json:
@@ -161,7 +161,6 @@ def _variable(variable: Variable) -> Json:
         "label": variable.label,
         "type": "query",
         "datasource": _SOURCE,
-        "definition": query,
         "query": {"query": query, "refId": f"variable-{variable.name}"},
         "refresh": 2,  # whenever the time shown changes
         "sort": 1,
@@ -277,6 +276,9 @@ _OPTIONS: Mapping[str, Json] = {
         "justifyMode": "auto",
         "orientation": "auto",
         "textMode": "value",
+        "wideLayout": True,
+        "showPercentChange": False,
+        "percentChangeColorMode": "standard",
     },
     "bargauge": {
         "reduceOptions": _LAST,
@@ -297,6 +299,7 @@ _OPTIONS: Mapping[str, Json] = {
         "color": {
             "mode": "scheme",
             "scheme": "Blues",
+            "fill": "dark-blue",
             "steps": 64,
             "exponent": 0.5,
             "scale": "exponential",
@@ -309,5 +312,6 @@ _OPTIONS: Mapping[str, Json] = {
         "yAxis": {"axisPlacement": "left", "reverse": False},
         "cellValues": {"unit": "short"},
         "exemplars": {"color": "rgba(255,0,255,0.7)"},
+        "showValue": "never",
     },
 }
