@@ -33,6 +33,14 @@ def per_minute(counter: str, where: str, *by: str) -> str:
     return "60 * " + sum_by(by, f"rate({counter}{{{where}}}[$__rate_interval])")
 
 
+def rate_share(part: str, part_where: str, whole: str, whole_where: str, *by: str) -> str:
+    """Which share of what happens is `part`, by labels."""
+    rates = (
+        f"rate({counter}{{{where}}}[$__rate_interval])" for counter, where in ((part, part_where), (whole, whole_where))
+    )
+    return " / ".join(sum_by(by, rate) for rate in rates)
+
+
 def an_hour(counter: str, where: str, *by: str) -> str:
     """How much an hour something grows at its present rate, by labels."""
     return "3600 * " + sum_by(by, f"rate({counter}{{{where}}}[$__rate_interval])")
@@ -259,7 +267,7 @@ FLEET = Dashboard(
                 ),
                 lines(
                     "Possibly billed twice",
-                    "Model calls that were under way when their worker was lost, in the time shown.",
+                    "Model calls that brought no answer and may have been billed, in the time shown.",
                     "short",
                     {"{{agent}}": in_range("agent_possibly_billed_twice_total", OF_FLEET, "agent")},
                     width=8,
@@ -392,8 +400,7 @@ OUTPUT = "gen_ai_client_inference_usage_output_tokens_total"
 
 def share_of_input(counter: str) -> str:
     """Which share of the input tokens is counted there, by model."""
-    by = "gen_ai_request_model"
-    return f"{per_minute(counter, OF_GEN_AI_AGENT, by)} / {per_minute(INPUT, OF_GEN_AI_AGENT, by)}"
+    return rate_share(counter, OF_GEN_AI_AGENT, INPUT, OF_GEN_AI_AGENT, "gen_ai_request_model")
 
 
 AGENTS = Dashboard(
@@ -599,9 +606,8 @@ TOOLS = Dashboard(
                     "By tool. An error is a result: the model is told, and goes on.",
                     "percentunit",
                     {
-                        "{{gen_ai_tool_name}}": (
-                            f"{per_minute(TOOL_CALLS, TOOL_ERRORS, 'gen_ai_tool_name')}"
-                            f" / {per_minute(TOOL_CALLS, OF_TOOL, 'gen_ai_tool_name')}"
+                        "{{gen_ai_tool_name}}": rate_share(
+                            TOOL_CALLS, TOOL_ERRORS, TOOL_CALLS, OF_TOOL, "gen_ai_tool_name"
                         )
                     },
                     threshold=Threshold(red=0.2),
