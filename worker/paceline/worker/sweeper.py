@@ -63,7 +63,9 @@ class Sweeper:
             await asyncio.sleep(_SWEEP_EVERY * self.desk.settings.sweep_seconds)
 
     async def sweep(self) -> None:
-        """One sweep, if no other worker sweeps or has just done so."""
+        """One sweep, if no other worker sweeps or has just done so, and the record has heard this one all the while."""
+        if not self.desk.pulse.is_steady(asyncio.get_running_loop().time()):
+            return
         while await self._may_sweep() and await self._sweep_some() == _RUNS_AT_ONCE:
             pass
 
