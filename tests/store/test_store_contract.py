@@ -879,6 +879,19 @@ async def test_a_run_of_which_nothing_runs_is_cancelled_at_once(world: World, st
     assert await world.store.cancel(driven.run_id) is Cancelled.ENDED
 
 
+async def test_a_run_that_is_cancelled_at_once_is_looked_at_once_more(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await world.store.let_go(driven.run_id)
+    world.clock.pass_seconds(60)
+    assert await world.store.due(limit=2) == [driven.run_id], "a run that is not over is not let go"
+    await world.store.cancel(driven.run_id)
+    await world.store.look_again(await driven.now_held(), seconds=900)
+    assert await world.store.due(limit=2) == [driven.run_id]
+    for _ in range(2):
+        await world.store.let_go(driven.run_id)
+        assert await world.store.due(limit=2) == []
+
+
 async def test_calls_that_nobody_has_begun_are_cancelled_with_their_run(world: World) -> None:
     driven = await a_queued_run(world.store)
     await driven.in_tools(a_call("c1"), a_call("c2"))
@@ -1017,7 +1030,7 @@ async def test_beginning_a_call_does_not_put_off_the_look_at_its_run(world: Worl
 
 
 async def test_a_run_that_is_over_is_never_looked_at_again(world: World) -> None:
-    for row, state in enumerate(sorted(TERMINAL)):
+    for row, state in enumerate(sorted(TERMINAL - {State.CANCELLED})):
         await (await a_queued_run(world.store, f"row-{row}")).bring_to(state)
     await world.let_pass(3600)
     assert await world.store.due(limit=10) == []

@@ -54,7 +54,9 @@ async def test_no_key_is_left_for_ever_when_every_run_is_over(world: World) -> N
     store = _of(world)
     await store.put_agent(BATCH.agent, b"frozen")
     for row, end in enumerate(sorted(TERMINAL)):
-        await _a_whole_life(await a_queued_run(store, f"row-{row}"), end)
+        driven = await a_queued_run(store, f"row-{row}")
+        await _a_whole_life(driven, end)
+        await store.let_go(driven.run_id)
     report = WorkerReport(
         incarnation=Incarnation("worker-1"), host="node", pid=1, started_ms=1, concurrency=1, in_flight=0
     )

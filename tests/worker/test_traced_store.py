@@ -22,6 +22,7 @@ from support.runs import (
 )
 from support.worlds import World, memory_world
 
+from paceline.core import trace_names as names
 from paceline.core.agent import Agent
 from paceline.core.ids import RunId, trace_id
 from paceline.core.ledger import AttemptLost, Compacted, Redriven
@@ -29,10 +30,9 @@ from paceline.core.lifecycle import State
 from paceline.core.run import Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.trace_ids import TURNS_IN_A_PART, trace_of
+from paceline.core.trace_span import Span
 from paceline.core.transcript import user_text
 from paceline.store.port import Asked, TurnClaim, TurnWrite, Written
-from paceline.worker.telemetry import names
-from paceline.worker.telemetry.span import Span
 from paceline.worker.telemetry.traced_store import traced
 
 pytestmark = pytest.mark.anyio
@@ -87,7 +87,7 @@ class Stage:
 
 async def _a_stage(told: Told | None = None) -> Stage:
     world, told = memory_world(), told or Told()
-    store = traced(world.store, told, longest_claim_seconds=120.0, now_ms=world.clock)
+    store = traced(world.store, told, now_ms=world.clock)
     await store.put_agent(AGENT.digest, AGENT.freeze())
     batch = await store.open_batch(replace(BATCH, agent=AGENT.digest))
     row = a_row()
@@ -137,10 +137,10 @@ async def test_an_attempt_whose_worker_is_gone_has_a_voice() -> None:
     stage = await _a_stage()
     run = stage.run
     await run.begin()
-    held = run.held
-    other = traced(stage.world.store, stage.told, longest_claim_seconds=120.0, now_ms=stage.world.clock)
+    held, began_ms = run.held, stage.world.clock.now_ms
+    other = traced(stage.world.store, stage.told, now_ms=stage.world.clock)
     stage.world.clock.pass_seconds(30)
-    lost = AttemptLost(turn=1, attempt=1, at_ms=stage.world.clock.now_ms, worker="worker-1")
+    lost = AttemptLost(turn=1, attempt=1, at_ms=stage.world.clock.now_ms, worker="worker-1", began_ms=began_ms)
     assert await other.recover(held, TurnWrite(ledger=(lost,))) is Written.WRITTEN
     (span,) = stage.told.spans
     assert (span.name, span.error, span.attributes[names.WORKER]) == ("turn", "worker_lost", "worker-1")
@@ -217,15 +217,18 @@ async def test_a_cancelled_run_has_its_root_whoever_writes_last() -> None:
     assert (stage.told.root.attributes[names.STATUS], stage.told.root.error) == ("cancelled", "")
 
 
-async def test_a_run_that_was_cancelled_between_turns_is_told_when_its_message_comes() -> None:
+@pytest.mark.parametrize("state", [State.QUEUED, State.TURN_DUE, State.ON_HOLD, State.JOINING])
+async def test_a_run_that_was_cancelled_while_nobody_worked_on_it_is_told_by_who_looks_at_it(state: State) -> None:
     stage = await _a_stage()
-    run = stage.run
-    await run.begin()
-    await run.store.go_on(run.held, A_WRITE, advance=True)
-    await stage.world.store.cancel(run.run_id)
-    await run.store.begin(run.run_id, 2, a_claim())
+    await stage.run.bring_to(state)
+    await stage.world.store.cancel(stage.run.run_id)
+    assert await stage.run.store.due(limit=2) == [stage.run.run_id]
+    await stage.run.store.let_go(stage.run.run_id)
     stage.told.assert_whole()
-    assert stage.told.root.attributes[names.STOP_REASON] == "cancelled"
+    assert (stage.told.root.attributes[names.STOP_REASON], stage.told.root.error) == ("cancelled", "")
+    await stage.run.store.begin(stage.run.run_id, (await stage.run.look()).turn, a_claim())
+    stage.told.assert_whole()
+    assert await stage.run.store.due(limit=2) == []
 
 
 async def test_inline_calls_are_told_below_their_turn() -> None:

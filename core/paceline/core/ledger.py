@@ -68,6 +68,10 @@ class Held:
     at_ms: int
     wait_seconds: float
     reason: str
+    took_ms: int = 0
+    """How long the model call took that came to nothing; 0: no call was made, or it was answered."""
+    trouble: str = ""
+    """What was wrong with that call, in a word of `trace_names`; empty: nothing was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +100,8 @@ class AttemptLost:
     attempt: int
     at_ms: int
     worker: str
+    began_ms: int = 0
+    """When the attempt began, as far as that is known; 0: it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +149,10 @@ class Ended:
     at_ms: int
     reason: str
     message: str = ""
+    attempt: int = 0
+    """The attempt that ended it; 0: none did."""
+    took_ms: int = 0
+    """As in Held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -444,6 +444,11 @@ class MemoryRunStore:
             if record.due_ms is not None:
                 record.due_ms = self._now_ms() + _ms(seconds)
 
+    async def let_go(self, run_id: RunId) -> None:
+        record = self._find(run_id)
+        if record and record.run.state.is_terminal:
+            record.due_ms = None
+
     async def look_again(self, held: TurnClaim, *, seconds: float) -> None:
         record = self._held(held)
         if record and not record.run.state.is_terminal:
@@ -535,6 +540,7 @@ class MemoryRunStore:
             record.run = replace(record.run, cancel_requested=True)
             return Cancelled.REQUESTED
         self._end(record, _CANCELLED)
+        record.due_ms = self._now_ms()
         return Cancelled.CANCELLED
 
     async def resolve(self, run_id: RunId, call_id: CallId, entry: EffectRuledOut | CallResult) -> Resolved:

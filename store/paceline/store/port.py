@@ -450,6 +450,9 @@ class RunStore(Protocol):
     async def look_in(self, run_ids: Sequence[RunId], *, seconds: float) -> None:
         """Look at these in so many seconds, whatever they are."""
 
+    async def let_go(self, run_id: RunId) -> None:
+        """Look no more at a run that is over: one that was cancelled while nobody worked on it is looked at once."""
+
     async def look_again(self, held: TurnClaim, *, seconds: float) -> None:
         """Look at the run again in so many seconds; no effect if it has moved."""
 
@@ -488,7 +491,10 @@ class RunStore(Protocol):
     # Control and reading
 
     async def cancel(self, run_id: RunId) -> Cancelled:
-        """End the run as cancelled, at once or as soon as what is running has stopped."""
+        """End the run as cancelled, at once or as soon as what is running has stopped.
+
+        One that ends at once is due to be looked at: no worker knows of its end.
+        """
 
     async def resolve(self, run_id: RunId, call_id: CallId, entry: EffectRuledOut | CallResult) -> Resolved:
         """A person's decision about a call in doubt: it has not taken effect and may run, or this is its result.

@@ -316,6 +316,9 @@ class RedisRunStore:
                     pipe.zadd(self.keys.due_of(run_id), {run_id: moment}, xx=True)
                 await pipe.execute()
 
+    async def let_go(self, run_id: RunId) -> None:
+        await self._eval(ScriptName.LET_GO, run_id, [])
+
     async def look_again(self, held: TurnClaim, *, seconds: float) -> None:
         arguments = flat(held.fence, held.turn, int(seconds * 1000))
         await self._eval(ScriptName.LOOK_AGAIN, held.run_id, arguments)

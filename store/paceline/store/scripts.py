@@ -27,6 +27,7 @@ class ScriptName(StrEnum):
     RESULTS = "results"
     JOIN = "join"
     EXAMINE = "examine"
+    LET_GO = "let_go"
     LOOK_AGAIN = "look_again"
     SEND_AGAIN = "send_again"
     RECOVER_CALL = "recover_call"

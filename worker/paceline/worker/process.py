@@ -20,7 +20,7 @@ from paceline.store.port import RunStore
 from paceline.tools import Registry, Tool, read_result_tool
 
 from .confinement import Guard, unguarded
-from .desk import CLAIM_MARGIN_SECONDS, Desk
+from .desk import Desk
 from .health import LoopWatch, turn_forever
 from .liveness import beat_forever
 from .messages import Message
@@ -120,9 +120,7 @@ def _connect(settings: Settings) -> RunStore:
         return store
     from .telemetry.otlp import OtlpTracer, otlp_exporter  # it imports much that a worker without traces never needs
 
-    longest_claim_seconds = settings.model_seconds + CLAIM_MARGIN_SECONDS
-    tracer = OtlpTracer(otlp_exporter())
-    return traced(store, tracer, longest_claim_seconds=longest_claim_seconds, now_ms=now_ms)
+    return traced(store, OtlpTracer(otlp_exporter()), now_ms=now_ms)
 
 
 def built_in_tools(store: RunStore) -> Mapping[str, Tool]:

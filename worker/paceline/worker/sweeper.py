@@ -22,12 +22,12 @@ from paceline.core.usage import WorstCase
 from paceline.core.wire import Queue, queue_of_turn
 from paceline.store.port import CallClaim, CallState, Examined, TurnClaim, TurnWrite, Written
 
-from .desk import Desk
+from .desk import CLAIM_MARGIN_SECONDS, Desk
 from .doubt import LostTry, put_in_doubt
 from .lost_attempt import lost_attempt
 from .messages import ChordMessage, JoinMessage, Message, TurnMessage
 from .record_clock import believed_ms, now_ms
-from .sweep import EndRun, LookAgain, MendCalls, RecoverTurn, Repair, SendJoin, SendTurn, View, repair
+from .sweep import EndRun, LetGo, LookAgain, MendCalls, RecoverTurn, Repair, SendJoin, SendTurn, View, repair
 
 log = logging.getLogger("paceline.sweeper")
 
@@ -141,7 +141,7 @@ class Sweeper:
 
     async def _mend(self, examined: Examined, view: View) -> Sequence[Message]:
         remedy = await self._remedy(examined, view)
-        if not isinstance(remedy, LookAgain):
+        if not isinstance(remedy, LookAgain | LetGo):
             log.info("run %s is mended: %s", examined.run.run_id, type(remedy).__name__)
         return await self._carry_out(examined, remedy, view)
 
@@ -174,6 +174,9 @@ class Sweeper:
                 lost = _with_recovery(run, Recovery.END, lost)
                 await self.desk.store.finish(held, replace(lost, ledger=(*lost.ledger, ended)), outcome)
                 return ()
+            case LetGo():
+                await self.desk.store.let_go(run.run_id)
+                return ()
             case _:
                 assert_never(remedy)
 
@@ -189,7 +192,14 @@ class Sweeper:
 
     async def _lost(self, run: Run) -> TurnWrite:
         """What there is to write of an attempt whose worker is gone: if it was at a model call, that may be billed."""
-        return lost_attempt(run, run.owner, await self._at_worst(run) if run.state is State.IN_TURN else None)
+        at_worst = await self._at_worst(run) if run.state is State.IN_TURN else None
+        return lost_attempt(run, run.owner, at_worst, began_ms=self._began_ms(run))
+
+    def _began_ms(self, run: Run) -> int:
+        """When the attempt under way began, as far as that is known."""
+        # A claim's end is as far from its beginning as the longest claim is.
+        longest_ms = round((self.desk.settings.model_seconds + CLAIM_MARGIN_SECONDS) * 1000)
+        return max(run.sent_ms, run.claim_until_ms - longest_ms)
 
     async def _at_worst(self, run: Run) -> WorstCase | None:
         """What the model call of this turn may have used; None if the record has lost what it is reckoned from."""

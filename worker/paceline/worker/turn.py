@@ -23,7 +23,7 @@ from paceline.core.ledger import Held as HeldEntry
 from paceline.core.lifecycle import State
 from paceline.core.metrics import NOTHING, Counts, HoldReason
 from paceline.core.next_call import NextCall, next_call
-from paceline.core.run import Run, Spent
+from paceline.core.run import Run, Spent, Streaks
 from paceline.core.step import (
     CallModel,
     FailureKind,
@@ -39,6 +39,7 @@ from paceline.core.step import (
     said_so_far,
 )
 from paceline.core.tool_spec import Effect, Placement
+from paceline.core.trace_telling import trouble
 from paceline.core.transcript import Fragment, all_failed, check_next, check_sendable, results_message, tool_use_ids
 from paceline.core.usage import WorstCase
 from paceline.core.wire import queue_of_turn
@@ -97,7 +98,8 @@ async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
         log.exception("run %s turn %d: a fault of paceline's own", run.run_id, run.turn)
         message = f"a fault of paceline's own: {type(error).__name__}"
         outcome = Outcome(reason=StopReason.INTERNAL_ERROR, message=message)
-        write = _lost(desk, run, progress)
+        lost = _lost(desk, run, progress)
+        write = replace(lost, ledger=(*lost.ledger, _ended(run, outcome)))
         await desk.until_written(lambda: desk.store.finish(_held(run), write, outcome))
         return ()
 
@@ -117,8 +119,19 @@ def _lost(desk: Desk, run: Run, progress: Progress) -> TurnWrite:
     """What there is to write of an attempt that came to nothing; it is lost if it called the model."""
     if progress.called is None:
         return TurnWrite(streaks=run.streaks)
-    write = lost_attempt(run, desk.incarnation, progress.called)
+    write = lost_attempt(run, desk.incarnation, progress.called, began_ms=progress.called_ms)
     return replace(write, counts=counted.unanswered(run, write.ledger))
+
+
+def _ended(run: Run, outcome: Outcome, *, failed_ms: int = 0) -> Ended:
+    return Ended(
+        turn=run.turn,
+        at_ms=now_ms(),
+        reason=outcome.reason,
+        message=outcome.message,
+        attempt=run.attempts,
+        took_ms=failed_ms,
+    )
 
 
 def _held(run: Run) -> TurnClaim:
@@ -127,7 +140,7 @@ def _held(run: Run) -> TurnClaim:
 
 async def _wait(desk: Desk, run: Run, *, seconds: float, reason: str, counted_as: HoldReason) -> Sequence[Message]:
     """Go on hold before a call was made: nothing is spent and nothing counts."""
-    write = TurnWrite(streaks=run.streaks, ledger=_hold_entry(run, seconds, reason))
+    write = TurnWrite(streaks=run.streaks, ledger=_hold_entry(run, seconds, reason, run.streaks))
     return await _written_hold(desk, run, write, seconds, reason, counted_as)
 
 
@@ -150,12 +163,25 @@ def _no_room(agent: Agent, run: Run) -> str:
     return (run.streaks.throttles and run.hold_reason) or f"{agent.model} has no room"
 
 
-def _hold_entry(run: Run, seconds: float, reason: str) -> tuple[Entry, ...]:
+def _hold_entry(run: Run, seconds: float, reason: str, after: Streaks, *, failed_ms: int = 0) -> tuple[Entry, ...]:
     # A turn that is held again and again for one reason says so once: the ledger must not grow while it waits.
     if reason == run.hold_reason:
         return ()
-    entry = HeldEntry(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), wait_seconds=seconds, reason=reason)
+    entry = HeldEntry(
+        turn=run.turn,
+        attempt=run.attempts,
+        at_ms=now_ms(),
+        wait_seconds=seconds,
+        reason=reason,
+        took_ms=failed_ms,
+        trouble=trouble(run.streaks, after),
+    )
     return (entry,)
+
+
+def _failed_ms(entries: Sequence[Entry], spent: Spent) -> int:
+    """How long an attempt's model call took that came to nothing; 0: it made none, or its answer is on record."""
+    return 0 if any(isinstance(entry, ModelCalled) for entry in entries) else spent.working_ms
 
 
 @dataclass(slots=True)
@@ -164,6 +190,8 @@ class Progress:
 
     called: WorstCase | None = None
     """What its model call may have used, once it has begun."""
+    called_ms: int = 0
+    """When that was."""
     counts: Counts = field(default_factory=dict)
     """What is counted of its model call and no entry tells: that it failed."""
 
@@ -222,7 +250,7 @@ class Attempt:
         )
         seconds = min(self.desk.settings.model_seconds, call.seconds_left or self.desk.settings.model_seconds)
         began = now_ms()
-        self.progress.called = at_worst
+        self.progress.called, self.progress.called_ms = at_worst, began
         calling = self.desk.model.call(body, seconds=seconds, betas=self.agent.passed_through.betas)
         came = await self.desk.in_flight.model_call(self.run.run_id, calling)
         took_ms = now_ms() - began
@@ -339,16 +367,16 @@ class Attempt:
         if step.holds_model:
             await self.desk.hold_model(self.agent.model, seconds=seconds)
             seconds = self._spread(seconds)
-        held = _hold_entry(self.run, seconds, step.reason)
+        held = _hold_entry(self.run, seconds, step.reason, step.streaks, failed_ms=_failed_ms(entries, spent))
         write = self._completed(TurnWrite(spent=spent, streaks=step.streaks, ledger=(*entries, *held)))
         return await _written_hold(self.desk, self.run, write, seconds, step.reason, step.counted_as)
 
     async def _finish(self, step: Finish, entries: tuple[Entry, ...], spent: Spent | None = None) -> Sequence[Message]:
         self._check(step.append)
-        outcome = step.outcome
-        ended = Ended(turn=self.run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
+        outcome, spent = step.outcome, spent or Spent()
+        ended = _ended(self.run, outcome, failed_ms=_failed_ms(entries, spent))
         write = self._completed(
-            TurnWrite(append=step.append, spent=spent or Spent(), ledger=(*entries, ended)),
+            TurnWrite(append=step.append, spent=spent, ledger=(*entries, ended)),
             counted.repeated(self.run, aborted=int(outcome.reason is StopReason.REPEAT_CALLS)),
         )
         await self.desk.until_written(lambda: self.desk.store.finish(_held(self.run), write, outcome))

@@ -193,14 +193,14 @@ local function end_cancelled(from)
   end_run(from, 'cancelled', 'cancelled', 'cancelled', 'cancelled')
 end
 
--- Whether a run is no longer where it was when it was examined. One that is over leaves the index.
+-- Whether a run is no longer where it was when it was examined. One that is forgotten leaves the index.
 local function has_moved(fence, wanted)
   local state, turn, held = get('state', 'turn', 'fence')
-  if not state or TERMINAL[state] then
+  if not state then
     redis.call('ZREM', due_key, run_id)
     return true
   end
-  return held ~= fence or turn ~= wanted
+  return TERMINAL[state] or held ~= fence or turn ~= wanted
 end
 
 -- Why a write of a claimed turn may not be made; nil if it may. The nonce tells a repeated write from a late one.
