@@ -97,6 +97,9 @@ ENTRIES: list[Entry] = [
         saved_nanousd=300_000_000,
         rewrite_nanousd=35_000_000,
     ),
+    Held(turn=2, attempt=2, at_ms=5, wait_seconds=1.0, reason="529", took_ms=20, trouble="throttled"),
+    AttemptLost(turn=2, attempt=3, at_ms=9, worker="w1", began_ms=6),
+    Ended(turn=2, at_ms=12, reason="model_error", message="refused", attempt=4, took_ms=2),
 ]
 
 
@@ -153,6 +156,9 @@ def test_an_entry_says_what_it_is_and_of_which_version() -> None:
         "redriven",
         "possibly_billed",
         "compacted",
+        "held",
+        "lost",
+        "ended",
     ]
     assert {json.loads(encode(entry))["version"] for entry in ENTRIES} == {LEDGER_VERSION}
 

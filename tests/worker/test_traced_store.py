@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 from support.runs import (
@@ -20,11 +20,12 @@ from support.runs import (
     asking,
     in_doubt,
 )
+from support.told import Told
 from support.worlds import World, memory_world
 
 from paceline.core import trace_names as names
 from paceline.core.agent import Agent
-from paceline.core.ids import RunId, trace_id
+from paceline.core.ids import trace_id
 from paceline.core.ledger import AttemptLost, Compacted, Redriven
 from paceline.core.lifecycle import State
 from paceline.core.run import Spent, Streaks
@@ -38,44 +39,6 @@ from paceline.worker.telemetry.traced_store import traced
 pytestmark = pytest.mark.anyio
 
 AGENT = Agent(name="oncall", model="claude-sonnet-5-5", system="SECRET SYSTEM")
-
-
-@dataclass(slots=True)
-class Told:
-    """A tracer that keeps what it is told. `sent` is what of it was sent when somebody waited for that."""
-
-    wants: Callable[[RunId], bool] = lambda _: True
-    spans: list[Span] = field(default_factory=list)
-    sent: int = 0
-
-    def samples(self, run_id: RunId) -> bool:
-        return self.wants(run_id)
-
-    def record(self, spans: Sequence[Span]) -> None:
-        self.spans += spans
-
-    async def flush(self) -> None:
-        self.sent = len(self.spans)
-
-    async def aclose(self) -> None:
-        await self.flush()
-
-    def named(self, name: str) -> list[Span]:
-        return [span for span in self.spans if span.name.split()[0] == name]
-
-    @property
-    def root(self) -> Span:
-        (root,) = [span for span in self.spans if span.parent is None]
-        return root
-
-    def assert_whole(self) -> None:
-        """Nothing is told twice, and nothing without what is above it."""
-        places = [span.place for span in self.spans]
-        assert len(set(places)) == len(places)
-        assert self.sent == len(places)
-        for span in self.spans:
-            assert span.parent is None or replace(span.place, span=span.parent) in places, f"{span.name} is an orphan"
-            assert span.start_ms <= span.end_ms
 
 
 @dataclass(slots=True)

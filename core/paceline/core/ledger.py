@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import Bug
 from .known_fields import known_fields
@@ -186,6 +186,7 @@ Known = (
 )
 """What this paceline writes."""
 Entry = Known | Unknown
+T = TypeVar("T")
 
 _KINDS: Mapping[str, type[Known]] = MappingProxyType(
     {
@@ -203,14 +204,30 @@ _KINDS: Mapping[str, type[Known]] = MappingProxyType(
 )
 _NAMES: Mapping[type[Known], str] = MappingProxyType({kind: name for name, kind in _KINDS.items()})
 
+_CAME_LATER: Mapping[type[Known], Mapping[str, object]] = MappingProxyType(
+    {
+        CallRan: {"source": Source.TOOL},
+        Held: {"took_ms": 0, "trouble": ""},
+        AttemptLost: {"began_ms": 0},
+        Ended: {"attempt": 0, "took_ms": 0},
+    }
+)
+"""Fields that earlier versions did not write, with what they mean where they are left out."""
+
+
+def the(kind: type[T], entries: Iterable[Entry]) -> T | None:
+    """The first entry of this kind; None if there is none."""
+    return next((entry for entry in entries if isinstance(entry, kind)), None)
+
 
 def encode(entry: Entry) -> bytes:
     """An entry as stored. Raises Bug for one that is not known here: only its own paceline can write it."""
     if isinstance(entry, Unknown):
         raise Bug(f"an entry of kind {entry.kind!r} cannot be written here")
     data = {"kind": _NAMES[type(entry)], "version": LEDGER_VERSION, **asdict(entry)}
-    if isinstance(entry, CallRan) and entry.source is Source.TOOL:
-        del data["source"]  # as nearly always; nor did earlier versions write it
+    for name, usual in _CAME_LATER.get(type(entry), {}).items():
+        if data[name] == usual:
+            del data[name]
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -6,13 +6,24 @@ way, and attempts that only waited again for what an earlier one waited for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TypeVar
 
 from .endings import ENDINGS, StopReason
-from .ledger import AttemptLost, CallRan, EffectInDoubt, Ended, Entry, Held, ModelCalled, PossiblyBilled, Redriven
+from .ledger import (
+    AttemptLost,
+    CallRan,
+    Compacted,
+    EffectInDoubt,
+    Ended,
+    Entry,
+    Held,
+    ModelCalled,
+    PossiblyBilled,
+    Redriven,
+    the,
+)
 from .lifecycle import TURN_CAN_BEGIN, State
 from .run import Run, Spent
 from .trace_ids import part_of
@@ -21,7 +32,6 @@ from .trace_span import Span
 from .trace_telling import Attempt, ToldRun, attempt_lost, attempt_spans, call_ran_span, in_doubt_span, run_span
 
 _OfAttempt = ModelCalled | Held | AttemptLost | PossiblyBilled | Ended
-T = TypeVar("T")
 
 
 def recorded_spans(told: ToldRun, ledger: Sequence[Entry], *, now_ms: int) -> list[Span]:
@@ -56,7 +66,7 @@ def _passed(told: ToldRun, ledger: Sequence[Entry], part: int) -> Span:
 
 def _ended_before(told: ToldRun, ledger: Sequence[Entry], turn: int) -> Span:
     """The run as it ended before it was redriven."""
-    ended = _the(Ended, reversed(ledger))
+    ended = the(Ended, reversed(ledger))
     reason = ended.reason if ended else StopReason.INTERNAL_ERROR.value  # the one end that an older ledger leaves out
     state = State(ENDINGS[StopReason(reason)].status.value)
     then = replace(_as_after(told, ledger, state), reason=reason, ended_ms=ledger[-1].at_ms)
@@ -79,48 +89,60 @@ def _as_after(told: ToldRun, ledger: Sequence[Entry], state: State) -> ToldRun:
 
 
 def _attempts(told: ToldRun, ledger: Sequence[Entry]) -> Iterator[Span]:
-    by_number: dict[int, list[_OfAttempt]] = {}
-    for entry in ledger:
-        if isinstance(entry, _OfAttempt) and entry.attempt:
-            by_number.setdefault(entry.attempt, []).append(entry)
+    by_number = _by_number(ledger)
     last_of_turn = {entries[0].turn: number for number, entries in sorted(by_number.items())}
     for number, entries in by_number.items():
         is_last = last_of_turn[entries[0].turn] == number
-        lost = _the(AttemptLost, entries)
-        if lost and _the(ModelCalled, entries):
+        lost = the(AttemptLost, entries)
+        if lost and the(ModelCalled, entries):
             # Its worker was lost while it ran the inline calls: of its turn, which was over, that says nothing.
-            yield from attempt_spans(told.model, attempt_lost(told.run.run_id, lost, _the(PossiblyBilled, entries)))
+            yield from attempt_spans(told.model, attempt_lost(told.run.run_id, lost, the(PossiblyBilled, entries)))
             entries = entries[: entries.index(lost)]
-        yield from attempt_spans(told.model, _attempt(told.run, entries, is_last))
+        yield from attempt_spans(told.model, _attempt(told.run, number, entries, is_last))
 
 
-def _attempt(run: Run, entries: Sequence[_OfAttempt], is_last_of_turn: bool) -> Attempt:
-    called, held, lost, ended = (
-        _the(ModelCalled, entries),
-        _the(Held, entries),
-        _the(AttemptLost, entries),
-        _the(Ended, entries),
-    )
+def _by_number(ledger: Sequence[Entry]) -> dict[int, list[_OfAttempt | Compacted]]:
+    by_number: dict[int, list[_OfAttempt | Compacted]] = {}
+    compacted: list[_OfAttempt | Compacted] = []
+    for entry in ledger:
+        if isinstance(entry, Compacted):
+            compacted = [entry]  # written together with what comes next, by the attempt that this is of
+        elif isinstance(entry, _OfAttempt) and entry.attempt:
+            by_number.setdefault(entry.attempt, []).extend([*compacted, entry])
+            compacted = []
+    return by_number
+
+
+def _attempt(run: Run, number: int, entries: Sequence[_OfAttempt | Compacted], is_last_of_turn: bool) -> Attempt:
+    called, held = the(ModelCalled, entries), the(Held, entries)
+    lost, ended = the(AttemptLost, entries), the(Ended, entries)
     turn = entries[0].turn
-    is_due_still = run.turn == turn and run.state in TURN_CAN_BEGIN | {State.IN_TURN}
     return Attempt(
         run_id=run.run_id,
         turn=turn,
-        number=entries[0].attempt,
+        number=number,
         began_ms=min(map(_began_ms, entries)),
         ended_ms=max(entry.at_ms for entry in entries),
         worker=called.worker if called else lost.worker if lost else "",
-        completes=is_last_of_turn and not (held or lost or ended or is_due_still),
+        completes=is_last_of_turn and not (held or lost or ended or _is_due(run, turn, called)),
         reason=ended.reason if ended else "",
         trouble=WORKER_LOST if lost else held.trouble if held else "",
         called=called,
         failed_ms=0 if called else sum(map(_took_ms, entries)),
         hold_seconds=held.wait_seconds if held else None,
-        possibly_billed=_the(PossiblyBilled, entries),
+        compacted=the(Compacted, entries),
+        possibly_billed=the(PossiblyBilled, entries),
     )
 
 
-def _began_ms(entry: _OfAttempt) -> int:
+def _is_due(run: Run, turn: int, called: ModelCalled | None) -> bool:
+    """Whether this turn was still to be taken, or was when the run was cancelled."""
+    can_begin = run.state in TURN_CAN_BEGIN | {State.IN_TURN}
+    opened_no_calls = called is None or called.stop_reason != "tool_use"
+    return run.turn == turn and (can_begin or (opened_no_calls and run.state is State.CANCELLED))
+
+
+def _began_ms(entry: _OfAttempt | Compacted) -> int:
     if isinstance(entry, AttemptLost):
         return entry.began_ms or entry.at_ms
     return entry.at_ms - _took_ms(entry)
@@ -128,10 +150,6 @@ def _began_ms(entry: _OfAttempt) -> int:
 
 def _took_ms(entry: Entry) -> int:
     return entry.took_ms if isinstance(entry, ModelCalled | CallRan | Held | Ended) else 0
-
-
-def _the(kind: type[T], entries: Iterable[Entry]) -> T | None:
-    return next((entry for entry in entries if isinstance(entry, kind)), None)
 
 
 # Calls ---------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from .ids import CallId, RunId
 from .ledger import (
     AttemptLost,
     CallRan,
+    Compacted,
     EffectInDoubt,
     EffectRuledOut,
     Entry,
@@ -51,6 +52,8 @@ class Attempt:
     """How long its model call took, if that came to nothing."""
     hold_seconds: float | None = None
     """How long the run waits after it, if it does."""
+    compacted: Compacted | None = None
+    """What was cleared from the conversation before its model call, if something was."""
     possibly_billed: PossiblyBilled | None = None
     """What its model call may have cost, if that brought no answer."""
     queue: str = ""
@@ -121,7 +124,7 @@ def _turn_span(attempt: Attempt) -> Span:
         attributes=attributes,
         error=attempt.error,
         links=_previous_turn(run_id, turn),
-        moments=_held(attempt),
+        moments=(*_compacted(attempt), *_held(attempt)),
     )
 
 
@@ -135,6 +138,20 @@ def _possibly_billed(billed: PossiblyBilled | None) -> dict[str, Value]:
 def _previous_turn(run_id: RunId, turn: int) -> tuple[Place, ...]:
     previous = turn - 1
     return (Place(trace=_trace(run_id, previous), span=turn_span(run_id, previous)),) if previous else ()
+
+
+def _compacted(attempt: Attempt) -> tuple[Moment, ...]:
+    entry = attempt.compacted
+    if entry is None:
+        return ()
+    usd = {names.SAVED: entry.saved_nanousd, names.REWRITE: entry.rewrite_nanousd}
+    attributes: dict[str, Value] = {
+        names.CLEARED_RESULTS: entry.results,
+        names.TOKENS_BEFORE: entry.tokens_before,
+        names.TOKENS_AFTER: entry.tokens_after,
+        **{name: nanousd / NANO_USD for name, nanousd in usd.items() if nanousd is not None},
+    }
+    return (Moment(name=names.COMPACTED_EVENT, at_ms=entry.at_ms, attributes=attributes),)
 
 
 def _held(attempt: Attempt) -> tuple[Moment, ...]:
@@ -179,6 +196,7 @@ def _of_chat(model: str, attempt: Attempt) -> dict[str, Value]:
         names.OPERATION: names.CHAT,
         names.PROVIDER: "anthropic",
         names.REQUEST_MODEL: model,
+        **({names.COMPACTED: True} if attempt.compacted else {}),
     }
 
 

@@ -210,7 +210,10 @@ def _of_run(node: Node) -> Iterator[str]:
 
 
 def _of_turn(span: Span) -> Iterator[str]:
-    yield f"attempt {span.attributes[names.ATTEMPT]}"
+    facts = span.attributes
+    yield f"attempt {facts[names.ATTEMPT]}" + (f" on {facts[names.WORKER]}" if names.WORKER in facts else "")
+    if names.POSSIBLY_BILLED_TOKENS in facts:
+        yield f"up to {count_text(_count(span, names.POSSIBLY_BILLED_TOKENS))} tokens possibly billed"
     for moment in span.moments:
         yield f"then on hold for {duration(_number(moment.attributes[names.HOLD]))}"
 
@@ -251,7 +254,7 @@ def _number(value: Value) -> float:
 def _table(rows: Sequence[_Row], start_ms: int, end_ms: int) -> Iterator[str]:
     whole_ms = max(1, end_ms - start_ms)
     wide = max(len(row.label) for row in rows)
-    yield f"{'':{wide}}  {'start':>9}  {'took':>9}  {'':{_BAR}}  {'span':{_SHORT}}"
+    yield f"{'':{wide}}  {'start':>9}  {'took':>9}  {'':{_BAR}}  span"
     for row in rows:
         took = "" if row.end_ms is None else _time(row.end_ms - row.start_ms)
         bar = _bar(row, start_ms, whole_ms)

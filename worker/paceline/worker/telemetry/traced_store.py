@@ -14,7 +14,15 @@ from typing import Any, cast
 from paceline.core.agent import Agent
 from paceline.core.endings import Outcome
 from paceline.core.ids import AgentDigest, RunId
-from paceline.core.ledger import AttemptLost, EffectInDoubt, EffectRuledOut, ModelCalled, PossiblyBilled
+from paceline.core.ledger import (
+    AttemptLost,
+    Compacted,
+    EffectInDoubt,
+    EffectRuledOut,
+    ModelCalled,
+    PossiblyBilled,
+    the,
+)
 from paceline.core.lifecycle import State
 from paceline.core.metrics import HoldReason
 from paceline.core.run import Run
@@ -103,12 +111,12 @@ class TracedStore:
     async def open_calls(self, held: TurnClaim, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
         written = await self._store.open_calls(held, write, calls)
         if written is not Written.DUPLICATE_CALL:
-            await self._tell_attempt(held, write, written, completes=True)
+            await self._tell_attempt(held, write, written, opens_calls=True)
         return written
 
     async def go_on(self, held: TurnClaim, write: TurnWrite, *, advance: bool) -> Written:
         written = await self._store.go_on(held, write, advance=advance)
-        await self._tell_attempt(held, write, written, completes=advance)
+        await self._tell_attempt(held, write, written, advances=advance)
         return written
 
     async def hold(
@@ -202,7 +210,8 @@ class TracedStore:
         write: TurnWrite,
         written: Written,
         *,
-        completes: bool = False,
+        opens_calls: bool = False,
+        advances: bool = False,
         reason: str = "",
         hold_seconds: float | None = None,
     ) -> None:
@@ -211,23 +220,23 @@ class TracedStore:
             return
 
         async def spans() -> Sequence[Span]:
+            is_over = bool(reason) or await self._was_cancelled(held.run_id)
+            completes = opens_calls or (advances and not is_over)
             if under_way:
-                model = (await self._agent(under_way.run.agent)).model
-                attempt = self._over(under_way, write)
-                told = attempt_spans(
-                    model, replace(attempt, completes=completes, reason=reason, hold_seconds=hold_seconds)
+                attempt = replace(
+                    self._over(under_way, write), completes=completes, reason=reason, hold_seconds=hold_seconds
                 )
+                told = attempt_spans((await self._agent(under_way.run.agent)).model, attempt)
             else:
                 told = _lost(held.run_id, write)
-            return await self._with_root(held, told, moved_on=completes, is_over=bool(reason))
+            return [*told, *await self._roots_of(held, is_over=is_over, moved_on=completes)]
 
         await self._tell(held.run_id, spans)
 
     def _over(self, under_way: _UnderWay, write: TurnWrite) -> Attempt:
         """An attempt that ends with this write."""
         run = under_way.run
-        called = next((entry for entry in write.ledger if isinstance(entry, ModelCalled)), None)
-        is_lost = any(isinstance(entry, AttemptLost) for entry in write.ledger)
+        called = the(ModelCalled, write.ledger)
         return Attempt(
             run_id=run.run_id,
             turn=run.turn,
@@ -235,23 +244,33 @@ class TracedStore:
             began_ms=under_way.began_ms,
             ended_ms=self._now_ms(),
             worker=under_way.worker,
-            trouble=WORKER_LOST if is_lost else trouble(run.streaks, write.streaks),
+            trouble=WORKER_LOST if the(AttemptLost, write.ledger) else trouble(run.streaks, write.streaks),
             called=called,
             failed_ms=0 if called else write.spent.working_ms,
-            possibly_billed=_possibly_billed(write),
+            compacted=the(Compacted, write.ledger),
+            possibly_billed=the(PossiblyBilled, write.ledger),
             queue=under_way.queue,
             queue_seconds=under_way.queue_seconds,
         )
 
     async def _with_root(
-        self, held: TurnClaim | CallClaim, told: Sequence[Span], *, moved_on: bool = False, is_over: bool = False
+        self, held: TurnClaim | CallClaim, told: Sequence[Span], *, moved_on: bool = False
     ) -> Sequence[Span]:
-        """These, and the run's own span where the write ended the run, or the part of its trace that tells of it."""
-        if is_over or await self._store.cancel_requested([held.run_id]):
-            return [*told, *await self._root(held.run_id)]
+        """These, and what there is to say of the run itself."""
+        is_over = await self._was_cancelled(held.run_id)
+        return [*told, *await self._roots_of(held, is_over=is_over, moved_on=moved_on)]
+
+    async def _was_cancelled(self, run_id: RunId) -> bool:
+        """Whether a write may have ended the run because somebody wanted that."""
+        return bool(await self._store.cancel_requested([run_id]))
+
+    async def _roots_of(self, held: TurnClaim | CallClaim, *, is_over: bool, moved_on: bool) -> Sequence[Span]:
+        """The run's own span where a write ended the run, or the part of its trace that tells of it."""
+        if is_over:
+            return await self._root(held.run_id)
         if moved_on and is_last_of_part(held.turn):
-            return [*told, *await self._root(held.run_id, turn=held.turn)]
-        return told
+            return await self._root(held.run_id, turn=held.turn)
+        return ()
 
     async def _root(self, run_id: RunId, *, turn: int = 0) -> Sequence[Span]:
         """The run's own span, if the run is over; or that of the part that ends with this turn."""
@@ -282,9 +301,5 @@ def _queue_of(begun: Run) -> Queue:
 def _lost(run_id: RunId, write: TurnWrite) -> list[Span]:
     """Attempts whose workers cannot tell of them any more."""
     lost = [entry for entry in write.ledger if isinstance(entry, AttemptLost)]
-    billed = _possibly_billed(write)
+    billed = the(PossiblyBilled, write.ledger)
     return [span for entry in lost for span in attempt_spans("", attempt_lost(run_id, entry, billed))]
-
-
-def _possibly_billed(write: TurnWrite) -> PossiblyBilled | None:
-    return next((entry for entry in write.ledger if isinstance(entry, PossiblyBilled)), None)
