@@ -9,6 +9,7 @@ from paceline.core.ids import AgentDigest, BatchName, CallId, RunId, run_id, tra
 from paceline.core.ledger import (
     AttemptLost,
     CallRan,
+    Compacted,
     EffectInDoubt,
     EffectRuledOut,
     Ended,
@@ -150,6 +151,25 @@ def test_the_same_is_told_as_data_without_a_word_of_the_apis() -> None:
     ]
     assert last["links"] == [{"trace_id": trace_id(RUN), "span_id": turn_span(RUN, 1)}]
     assert "SECRET" not in repr(root)
+
+
+def test_a_compaction_is_told_with_the_turn_that_made_it() -> None:
+    compacted = Compacted(
+        turn=1,
+        at_ms=BEGAN + 10_900,
+        cleared=9,
+        results=4,
+        tokens_before=900,
+        tokens_after=300,
+        expected_turns=5,
+        saved_nanousd=None,
+        rewrite_nanousd=None,
+    )
+    story = _story(compacted, _called(1, 1, 12), state=State.IN_TOOLS, turn=1, attempts=1)
+    lines = list(trace_lines(story, now_ms=BEGAN + 12_000))
+    assert lines[3].endswith("attempt 1 on w1, 4 old results no longer sent")
+    (root,) = traces_json(story, now_ms=0)
+    assert root["children"][0]["children"][0]["attributes"]["gen_ai.conversation.compacted"] is True
 
 
 def test_attempts_that_left_nothing_on_record_are_counted() -> None:

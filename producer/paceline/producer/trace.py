@@ -215,7 +215,10 @@ def _of_turn(span: Span) -> Iterator[str]:
     if names.POSSIBLY_BILLED_TOKENS in facts:
         yield f"up to {count_text(_count(span, names.POSSIBLY_BILLED_TOKENS))} tokens possibly billed"
     for moment in span.moments:
-        yield f"then on hold for {duration(_number(moment.attributes[names.HOLD]))}"
+        if moment.name == names.HELD_EVENT:
+            yield f"then on hold for {duration(_number(moment.attributes[names.HOLD]))}"
+        elif moment.name == names.COMPACTED_EVENT:
+            yield f"{moment.attributes[names.CLEARED_RESULTS]} old results no longer sent"
 
 
 def _of_tokens(span: Span) -> Iterator[str]:
