@@ -12,7 +12,7 @@ from support.runs import BATCH, a_row
 
 from paceline.core.agent import Agent
 from paceline.core.ids import Incarnation, RunId, batch_tag
-from paceline.core.ledger import AttemptLost
+from paceline.core.ledger import AttemptLost, the
 from paceline.core.wire import Queue
 from paceline.store.memory import MemoryRunStore
 from paceline.store.port import ClaimRequest, Examined, TurnClaim, Written
@@ -84,8 +84,8 @@ async def test_a_lost_attempt_is_told_with_its_beginning_as_far_as_that_is_known
     await store.begin(ROWS[0].run_id, 1, claim)
     clock.pass_seconds(31)
     await a_sweeper(store, "worker-1", []).sweep()
-    (lost,) = await store.ledger(ROWS[0].run_id)
-    assert isinstance(lost, AttemptLost)
+    lost = the(AttemptLost, await store.ledger(ROWS[0].run_id))
+    assert lost is not None
     assert lost.began_ms == min(began_ms, lost.at_ms)
 
 
