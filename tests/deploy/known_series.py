@@ -28,12 +28,7 @@ EXPORTED: Mapping[str, frozenset[str]] = MappingProxyType(
     {name: labels for metric in METRICS for name, labels in _series_of(metric).items()}
 )
 """Every series that the exporter has, with its labels."""
-PROMETHEUS_OWN: Mapping[str, frozenset[str]] = MappingProxyType(
-    {"ALERTS": frozenset({"alertname", "alertstate", "severity"})}
-)
-"""Series that Prometheus makes of the alerts."""
-_KNOWN = MappingProxyType({**EXPORTED, **PROMETHEUS_OWN})
-_ANY_LABEL = frozenset[str]().union(*_KNOWN.values()) | SCRAPED
+_ANY_LABEL = frozenset[str]().union(*EXPORTED.values()) | SCRAPED
 
 
 def mistakes_in(expression: str, recorded: Collection[str]) -> list[str]:
@@ -46,7 +41,7 @@ def mistakes_in(expression: str, recorded: Collection[str]) -> list[str]:
 
 
 def _mistakes_of(selector: Selector, recorded: Collection[str]) -> Iterator[str]:
-    labels = _ANY_LABEL if selector.name in recorded else _KNOWN.get(selector.name)
+    labels = _ANY_LABEL if selector.name in recorded else EXPORTED.get(selector.name)
     if labels is None:
         yield f"{selector.name}: no such metric"
         return

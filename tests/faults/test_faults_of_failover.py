@@ -43,6 +43,8 @@ class Watched:
             primary.client_kill_filter(_type="replica")
             time.sleep(BEHIND_SECONDS)
             self.real.valkey.terminate()
+            with Redis(port=self.sentinel_port) as sentinel:
+                sentinel.sentinel_failover(SERVICE)
             wait_until(self._has_taken_over, "the sentinel has put the replica in the primary's place")
 
     def bring_back(self) -> None:

@@ -140,12 +140,11 @@ class RealFleet:
 
     # Workers
 
-    def start_worker(self) -> Child:
-        """One more worker; it may take a second until it works: see `wait_working`."""
+    def start_worker(self, environment: Mapping[str, str] | None = None) -> Child:
+        """One more worker; it may take a second until it works: see `wait_working`. `environment` comes on top."""
         name = f"worker-{len(self.workers) + 1}"
-        worker = start_child(
-            name, self._command(name), environment=self._environment(), log=self._folder / f"{name}.log"
-        )
+        own = {**self._environment(), **(environment or {})}
+        worker = start_child(name, self._command(name), environment=own, log=self._folder / f"{name}.log")
         self.workers.append(worker)
         return worker
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from paceline.store.loop_thread import LoopThread
 
 _CHUNK_BYTES = 65_536
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(slots=True)
@@ -19,10 +20,8 @@ class Proxy:
 
     target_port: int = 0
     delay_seconds: float = 0.0
-    loses: Callable[[bytes], bool] = lambda sent: False
-    """Whether what a client has just sent is lost on the way; its connection is reset then."""
-    lost: int = 0
-    """So often that has happened so far."""
+    is_frozen: bool = False
+    """Takes bytes, and keeps them."""
     port: int = 0
     connections: int = 0
     """So many were made so far."""
@@ -41,6 +40,10 @@ class Proxy:
         """Reset every open connection, on both sides."""
         self._loop.run(self._drop())
 
+    def go_away(self) -> None:
+        """Refuse everybody from now on."""
+        self._loop.run(self._close())
+
     async def _listen(self, tls: ssl.SSLContext | None) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=tls)
         self.port = self._server.sockets[0].getsockname()[1]
@@ -51,6 +54,7 @@ class Proxy:
         await self._drop()
 
     async def _drop(self) -> None:
+        self.is_frozen = False  # what it keeps is dropped too
         dropped = set(self._open)
         for writer in dropped:
             writer.transport.abort()
@@ -62,7 +66,7 @@ class Proxy:
         with self._kept(writer), suppress(OSError):
             to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
             with self._kept(to_writer):
-                await asyncio.gather(self._pass_asked(reader, to_writer), self._pass(to_reader, writer))
+                await asyncio.gather(self._pass(reader, to_writer), self._pass(to_reader, writer))
 
     @contextmanager
     def _kept(self, writer: asyncio.StreamWriter) -> Iterator[None]:
@@ -73,24 +77,15 @@ class Proxy:
             writer.transport.abort()
             self._open.discard(writer)
 
-    async def _pass_asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while chunk := await reader.read(_CHUNK_BYTES):
-            if self.loses(chunk):
-                self.lost += 1
-                raise ConnectionResetError
-            await self._send(chunk, writer)
-        writer.close()
-
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while chunk := await reader.read(_CHUNK_BYTES):
-            await self._send(chunk, writer)
-        writer.close()
-
-    async def _send(self, chunk: bytes, writer: asyncio.StreamWriter) -> None:
         # One chunk after the other: a slow way is also a narrow one.
-        await asyncio.sleep(self.delay_seconds)
-        writer.write(chunk)
-        await writer.drain()
+        while chunk := await reader.read(_CHUNK_BYTES):
+            await asyncio.sleep(self.delay_seconds)
+            while self.is_frozen:
+                await asyncio.sleep(_LOOK_SECONDS)
+            writer.write(chunk)
+            await writer.drain()
+        writer.close()
 
 
 @contextmanager

@@ -18,13 +18,16 @@ SERVICE = "runs"
 
 @contextmanager
 def running_sentinel(folder: Path, port: int, *, primary_port: int) -> Iterator[None]:
-    """A sentinel that knows the primary and its replica, and gives up a primary that is silent for half a second."""
+    """A sentinel that knows the primary and its replica, and gives up a primary when it is told to.
+
+    By itself it hardly ever would: on a busy machine a primary may be silent for a while.
+    """
     folder.mkdir()
     configuration = folder / "sentinel.conf"
     configuration.write_text(
         f"port {port}\nbind 127.0.0.1\ndir {folder}\nlogfile sentinel.log\n"
         f"sentinel monitor {SERVICE} 127.0.0.1 {primary_port} 1\n"
-        f"sentinel down-after-milliseconds {SERVICE} 500\n"
+        f"sentinel down-after-milliseconds {SERVICE} 60000\n"
         f"sentinel failover-timeout {SERVICE} 3000\n"
     )
     process = subprocess.Popen([str(get_binary_path()), str(configuration), "--sentinel"])

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-_PRELUDE = "import ctypes, time\nfrom paceline.worker.confinement import killed_after, limit_memory\n"
+_PRELUDE = "import ctypes, time\nfrom paceline.worker.confinement import Alarm, limit_memory\n"
 
 
 def ended(script: str) -> subprocess.CompletedProcess[str]:
@@ -29,19 +29,19 @@ except MemoryError:
 
 def test_a_process_that_holds_the_interpreter_is_ended_by_the_kernel() -> None:
     began = time.monotonic()
-    process = ended("with killed_after(0.2):\n    ctypes.PyDLL(None).sleep(60)\n")
+    process = ended("with Alarm().killed_after(0.2):\n    ctypes.PyDLL(None).sleep(60)\n")
     assert process.returncode == -signal.SIGALRM
     assert time.monotonic() - began < 20
 
 
 def test_what_ends_in_time_is_not_heard_of_again() -> None:
-    process = ended("with killed_after(0.2):\n    pass\ntime.sleep(0.4)\nprint('alive')\n")
+    process = ended("with Alarm().killed_after(0.2):\n    pass\ntime.sleep(0.4)\nprint('alive')\n")
     assert (process.returncode, process.stdout) == (0, "alive\n")
 
 
 def test_the_alarm_is_off_when_what_it_guards_fails() -> None:
     process = ended(
-        "try:\n    with killed_after(0.2):\n        1 / 0\nexcept ZeroDivisionError:\n    time.sleep(0.4)\n"
+        "try:\n    with Alarm().killed_after(0.2):\n        1 / 0\nexcept ZeroDivisionError:\n    time.sleep(0.4)\n"
     )
     assert process.returncode == 0
 
@@ -51,3 +51,17 @@ def test_a_process_that_serves_many_is_not_ended() -> None:
         "from paceline.worker.confinement import unguarded\nwith unguarded(0.1):\n    time.sleep(0.3)\nprint('alive')\n"
     )
     assert (process.returncode, process.stdout) == (0, "alive\n")
+
+
+def test_a_process_that_is_to_end_does_whatever_it_guards_meanwhile() -> None:
+    script = """
+alarm = Alarm()
+with alarm.killed_after(30):
+    alarm.end_within(0.3)
+with alarm.killed_after(30):
+    pass
+time.sleep(30)
+"""
+    began = time.monotonic()
+    assert ended(script).returncode == -signal.SIGALRM
+    assert time.monotonic() - began < 20

@@ -13,7 +13,8 @@ from paceline.core.wire import Queue
 
 from .children import Child, start_child, stop_children
 
-STOP_GRACE_SECONDS = 30.0
+STOP_GRACE_SECONDS = 45.0
+"""Longer than a worker takes to end: its own grace, and the seconds after which its kernel ends it."""
 _EARLY_SECONDS = 10.0
 _EARLY_DEATHS = 3
 """So many workers in a row that die young mean that none will live: a new one would not help."""

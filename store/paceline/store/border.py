@@ -1,7 +1,8 @@
-"""Where redis-py's errors become ours."""
+"""Where redis-py's errors become ours, and a cancellation that it lost is found again."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,3 +23,11 @@ def border() -> Iterator[None]:
         raise InfrastructureError(f"Redis refused a command of the record: {error}") from error
     except (RedisError, RedisClusterException) as error:
         raise InfrastructureError(f"the record in Redis could not be reached or written: {error}") from error
+    _heed_cancellation()
+
+
+def _heed_cancellation() -> None:
+    # redis-py sends with `asyncio.wait_for`. Before Python 3.12 that swallows a cancellation which comes as it is done.
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_CLOSING_SECONDS = 1.0
+
 
 class LoopThread:
     """Starts a loop; `run` hands it a coroutine and waits. Make it after a fork, never before."""
@@ -28,7 +30,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def close(self) -> None:
-        """Cancel what still runs, let it end, and stop the loop."""
+        """Cancel what still runs, let it end, and stop the loop. What holds on is left behind."""
         if self.loop.is_closed():
             return
         self.run(self._cancel_all())
@@ -45,4 +47,5 @@ class LoopThread:
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        if others:
+            await asyncio.wait(others, timeout=_CLOSING_SECONDS)

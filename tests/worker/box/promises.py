@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 from paceline.core.errors import InfrastructureError
 from paceline.core.ledger import AttemptLost, Ended, ModelCalled, PossiblyBilled
@@ -38,15 +36,7 @@ def _transcript_is_sendable(over: Over) -> None:
 def _history_was_never_rewritten(over: Over) -> None:
     messages = [json.loads(fragment) for fragment in over.transcript]
     for request in over.requests:
-        assert list(map(_unmarked, request.messages)) == list(map(_unmarked, messages[: len(request.messages)]))
-
-
-def _unmarked(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """But for the cache breakpoints that are set in what is sent."""
-    blocks = [
-        {name: member for name, member in block.items() if name != "cache_control"} for block in message["content"]
-    ]
-    return {**message, "content": blocks}
+        assert list(request.messages) == messages[: len(request.messages)]
 
 
 def _nothing_ran_twice(over: Over) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,20 +21,22 @@ from paceline.core.wire import JOIN_TASK, SENT_HEADER, TOOL_TASK, TURN_TASK, Que
 
 from .backend import RecordBackend
 from .call import run_call
-from .confinement import killed_after, limit_memory
+from .confinement import Alarm, limit_memory
 from .dispatch import Dispatcher
 from .health import HealthFile, LoopWatch, watch_consumer
 from .join import join_turn
 from .messages import Message
-from .process import WorkerProcess
+from .process import LEAVING_SECONDS, WorkerProcess
 from .publishing import PublishingAmqp
 from .record_clock import RecordClock
 from .settings import Settings
 from .transport import transport_options
 from .turn import take_turn
 
-_CUT = signal.SIGUSR2
-"""Tells a forked child that the grace is over. Celery has taken SIGUSR1 for time limits."""
+_LEAVE = signal.SIGUSR2
+"""Tells a forked child that its worker ends. Celery has taken SIGUSR1 for time limits."""
+_AFTER_CHILDREN_SECONDS = 1.0
+"""By how much a parent may outlive its children."""
 
 
 def create_app(settings: Settings) -> Celery:
@@ -131,30 +132,44 @@ def _depth(channel: Any, queue: Queue) -> int:
 
 def _add_life_cycle(app: Celery, process: WorkerProcess, settings: Settings) -> None:
     """A process that runs tasks lives from the worker's start to its end; prefork children have lives of their own."""
+    alarm = Alarm()
+
+    def leave(worker: Any) -> None:
+        # Celery waits without end: for its pool, for the broker. Whatever it waits for, this process ends.
+        forks = _forks(worker)
+        alarm.end_within(settings.grace_seconds + LEAVING_SECONDS + forks * _AFTER_CHILDREN_SECONDS)
+        if forks:
+            _tell_children(worker.pool)
+        else:
+            process.leave(settings.grace_seconds)
 
     class Live(bootsteps.StartStopStep):
         requires = ("celery.worker.components:Pool",)
 
         def start(self, worker: Any) -> None:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # as `Alarm` needs it
+            # On the signal itself: before it stops this step, Celery may wait for the broker.
+            signals.worker_shutting_down.connect(lambda **_: leave(worker), weak=False)
             if not _forks(worker):
                 process.start()
 
         def stop(self, worker: Any) -> None:
-            if _forks(worker):
-                _cut_children_later(worker.pool, settings.grace_seconds)
-            else:
-                process.drain(settings.grace_seconds)
+            leave(worker)
 
         def terminate(self, worker: Any) -> None:
-            self.stop(worker)
+            leave(worker)
 
     app.steps["worker"].add(Live)
 
+    def leave_child() -> None:
+        alarm.end_within(settings.grace_seconds + LEAVING_SECONDS)
+        process.leave(settings.grace_seconds)
+
     @signals.worker_process_init.connect(weak=False)
     def start_child(**_: object) -> None:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # as `killed_after` needs it
-        signal.signal(_CUT, lambda *_: process.cut())
-        process.start(guard=killed_after)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.signal(_LEAVE, lambda *_: leave_child())
+        process.start(guard=alarm.killed_after)
         limit_memory(settings.tool_memory_mb)
 
     @signals.worker_process_shutdown.connect(weak=False)
@@ -181,17 +196,10 @@ def _add_health(app: Celery, own_loop: LoopWatch, settings: Settings, path: Path
     app.steps["worker"].add(Healthy)
 
 
-def _cut_children_later(pool: Any, seconds: float) -> None:
-    """Celery waits for the children's tasks without end: after the grace they are told to give their claims back."""
-
-    def cut() -> None:
-        for pid in pool.info["processes"]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, _CUT)
-
-    timer = threading.Timer(seconds, cut)
-    timer.daemon = True  # a worker that is done sooner does not wait for it
-    timer.start()
+def _tell_children(pool: Any) -> None:
+    for pid in pool.info["processes"]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, _LEAVE)
 
 
 def _forks(worker: Any) -> bool:

@@ -6,8 +6,10 @@ each that dies, and the sweeper finds what became of its call.
 
 from __future__ import annotations
 
+import math
 import resource
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -17,6 +19,8 @@ Guard = Callable[[float], AbstractContextManager[None]]
 
 _STATM = Path("/proc/self/statm")
 _MB = 1024 * 1024
+_AT_ONCE = 0.001
+"""To the kernel, zero is never."""
 
 
 def unguarded(seconds: float) -> AbstractContextManager[None]:
@@ -37,11 +41,31 @@ def _address_space() -> int:
     return int(_STATM.read_text().split()[0]) * resource.getpagesize()
 
 
-@contextmanager
-def killed_after(seconds: float) -> Iterator[None]:
-    """End this process if what runs within takes longer, even where it holds the interpreter: the kernel does it."""
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+class Alarm:
+    """The alarm of a process, which the kernel ends when it rings: even where somebody's code holds the interpreter.
+
+    There is one of these in a process, and nothing else in it may use SIGALRM.
+    """
+
+    def __init__(self) -> None:
+        self._ends_at = math.inf
+
+    @contextmanager
+    def killed_after(self, seconds: float) -> Iterator[None]:
+        """End this process if what runs within takes longer."""
+        self._ring_at(min(time.monotonic() + seconds, self._ends_at))
+        try:
+            yield
+        finally:
+            self._ring_at(self._ends_at)
+
+    def end_within(self, seconds: float) -> None:
+        """End this process in so many seconds, if it has not ended by itself. A signal's handler may call it."""
+        now = time.monotonic()
+        rings_in = signal.getitimer(signal.ITIMER_REAL)[0] or math.inf
+        self._ends_at = min(self._ends_at, now + seconds)
+        self._ring_at(min(now + rings_in, self._ends_at))
+
+    def _ring_at(self, moment: float) -> None:
+        wait_seconds = 0.0 if moment == math.inf else max(_AT_ONCE, moment - time.monotonic())
+        signal.setitimer(signal.ITIMER_REAL, wait_seconds)

@@ -20,13 +20,11 @@ from paceline.core.wire import Queue
 from paceline.store.port import ClaimRequest, RunStore
 from paceline.tools import Registry, Tool
 
-from .cleared_views import ClearedViews
 from .confinement import Guard, unguarded
 from .lives import Lives
 from .messages import Message
 from .model import ModelClient
 from .problems import Problems
-from .pulse import BEATS_PER_CLAIM, Pulse
 from .record_clock import RecordClock, believed_ms
 from .settings import Settings
 
@@ -36,6 +34,8 @@ log = logging.getLogger("paceline.desk")
 
 CLAIM_MARGIN_SECONDS = 60.0
 """Beyond the longest model call: a claim ends by itself for a task that hangs in a living worker."""
+GIVING_BACK_SECONDS = 4.0
+"""How long a process that ends tries to give back what it was cut in: then it is left to those who remain."""
 _HOLD_CACHE_SECONDS = 1.0
 _OUTAGE_SECONDS = 1.0
 _ASKED_AGAIN = 0.1
@@ -122,10 +122,8 @@ class Desk:
         self.store = store
         self.model = model
         self.lives = Lives(incarnation)
-        self.pulse = Pulse(seconds=settings.claim_seconds / BEATS_PER_CLAIM)
         self.guard = guard
         self.in_flight = InFlight()
-        self.cleared_views = ClearedViews()
         self.background: list[asyncio.Future[None]] = []
         self._registry = registry
         self._built_in = built_in
@@ -171,7 +169,7 @@ class Desk:
     async def hold_model(self, model: str, *, seconds: float) -> None:
         """Let no run of the fleet call this model for so many seconds at least."""
         self._holds[model] = max(self._holds.get(model, 0.0), _now_seconds() + seconds)
-        await self.until_written(lambda: self.store.hold_model(model, seconds=seconds))
+        await self.store.hold_model(model, seconds=seconds)
 
     async def model_hold_seconds(self, model: str) -> float:
         """For how much longer this model may not be called. What other workers found is asked for once a second."""
@@ -221,13 +219,13 @@ class Desk:
     async def until_written(self, write: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What the write answers, once the record can be reached: what is held here must not be dropped for an outage.
 
-        Raises InfrastructureError if the process ends and a claim's time has passed since: it may be anybody's by then.
+        Raises InfrastructureError if the process ends and has no more time to wait.
         """
         while True:
             try:
                 return await write()
             except InfrastructureError as error:
-                if _now_seconds() - self.in_flight.cut_at >= self.settings.claim_seconds:
+                if _now_seconds() - self.in_flight.cut_at >= GIVING_BACK_SECONDS:
                     raise
                 log.warning("waiting for the record: %s", error)
                 await asyncio.sleep(_OUTAGE_SECONDS)

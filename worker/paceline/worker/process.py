@@ -8,11 +8,12 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from paceline.core.errors import InfrastructureError
-from paceline.core.ids import CallId, Incarnation, RunId
-from paceline.core.transcript import result_text
+from paceline.core.ids import Incarnation
 from paceline.core.wire import Queue
 from paceline.store.connect import connect
 from paceline.store.loop_thread import LoopThread
@@ -20,7 +21,7 @@ from paceline.store.port import RunStore
 from paceline.tools import Registry, Tool, read_result_tool
 
 from .confinement import Guard, unguarded
-from .desk import Desk
+from .desk import CLAIM_MARGIN_SECONDS, GIVING_BACK_SECONDS, Desk
 from .health import LoopWatch, turn_forever
 from .liveness import beat_forever
 from .messages import Message
@@ -37,6 +38,12 @@ log = logging.getLogger("paceline.process")
 
 Send = Callable[[Sequence[Message]], None]
 
+LEAVING_SECONDS = 10.0
+"""By how much a process may outlive its grace: more than giving back, retiring and closing take at most."""
+_RETIRING_SECONDS = 2.0
+_CLOSING_SECONDS = 3.0
+"""As long as what is still to be exported may take."""
+
 
 class WorkerProcess:
     """Starts when it is first needed or told to; ends by `stop`."""
@@ -52,6 +59,8 @@ class WorkerProcess:
         self._loop: LoopThread | None = None
         self._desk: Desk | None = None
         self.watch = LoopWatch("the loop of the tasks", patience_seconds=settings.health_seconds)
+        self._in_hand: set[Future[Any]] = set()
+        self._is_leaving = False
 
     def start(self, guard: Guard = unguarded) -> Desk:
         """The desk of this process; the first caller sets it up, and says what its tools may take."""
@@ -62,26 +71,48 @@ class WorkerProcess:
             return self._desk
 
     def run(self, work: Callable[[Desk], Coroutine[Any, Any, T]]) -> T:
-        """Carry out this work on the loop and wait for it: what a Celery task does."""
+        """Carry out this work on the loop and wait for it: what a Celery task does.
+
+        Raises InfrastructureError if the process ends before the work does.
+        """
         desk = self.start()
         assert self._loop is not None
-        return self._loop.run(work(desk))
+        in_hand = self._loop.submit(work(desk))
+        self._in_hand.add(in_hand)
+        try:
+            return in_hand.result()
+        except CancelledError:
+            raise InfrastructureError("this process ends, and what it did could not be written in time") from None
+        finally:
+            self._in_hand.discard(in_hand)
 
-    def drain(self, grace_seconds: float) -> None:
-        """Let what is in flight end by itself; after the grace, make it give its claims back."""
-        if self._loop is not None and self._desk is not None:
-            self._loop.run(drain(self._desk, grace_seconds))
+    def leave(self, grace_seconds: float) -> None:
+        """See to it that everything in flight ends: by itself within the grace, or else by giving its claims back.
 
-    def cut(self) -> None:
-        """Make what is in flight give its claims back, now. Does not wait: a signal's handler may call it."""
-        if self._loop is not None and self._desk is not None:
-            self._loop.loop.call_soon_threadsafe(self._desk.in_flight.cut_tasks)
+        Does not wait, and may be called again: a signal's handler does.
+        """
+        if self._loop is not None and not self._is_leaving:
+            self._is_leaving = True
+            with suppress(RuntimeError):  # the loop has just been closed: there is nothing left to see to
+                self._loop.submit(self._leave(grace_seconds))
+
+    async def _leave(self, grace_seconds: float) -> None:
+        assert self._desk is not None
+        await asyncio.sleep(grace_seconds)
+        self._desk.in_flight.cut_tasks()
+        await asyncio.sleep(GIVING_BACK_SECONDS)
+        # The record is away, or somebody's code holds on: Celery waits for these no longer, and their runs need not.
+        for in_hand in tuple(self._in_hand):
+            log.warning("a task is left to the workers that remain")
+            in_hand.cancel()
+        await retire(self._desk)
 
     def stop(self) -> None:
         """Retire: whatever this process still holds may be recovered at once."""
         with self._lock:
             if self._loop is not None and self._desk is not None:
                 self._loop.run(retire(self._desk))
+                self._loop.run(close(self._desk))
                 self._loop.close()
                 self._loop, self._desk = None, None
 
@@ -120,40 +151,35 @@ def _connect(settings: Settings) -> RunStore:
         return store
     from .telemetry.otlp import OtlpTracer, otlp_exporter  # it imports much that a worker without traces never needs
 
-    return traced(store, OtlpTracer(otlp_exporter()), now_ms=now_ms)
+    longest_claim_seconds = settings.model_seconds + CLAIM_MARGIN_SECONDS
+    tracer = OtlpTracer(otlp_exporter())
+    return traced(store, tracer, longest_claim_seconds=longest_claim_seconds, now_ms=now_ms)
 
 
 def built_in_tools(store: RunStore) -> Mapping[str, Tool]:
     """The tools that an agent has beside its own, by path."""
-
-    async def whole_result(run_id: RunId, call_id: CallId) -> str | None:
-        cut = await store.whole_result(run_id, call_id)
-        return result_text(await store.transcript(run_id), call_id) if cut is None else cut
-
-    read_result = read_result_tool(whole_result)
+    read_result = read_result_tool(store.whole_result)
     return {read_result.spec.path: read_result}
 
 
-async def drain(desk: Desk, grace_seconds: float) -> None:
-    """Let the tasks in flight end by themselves; after the grace, make them give their claims back."""
-    in_flight, loop = desk.in_flight, asyncio.get_running_loop()
-    end = loop.time() + grace_seconds
-    while in_flight.tasks and loop.time() < end:
-        await asyncio.wait(set(in_flight.tasks), timeout=end - loop.time())
-    in_flight.cut_tasks()
-
-
 async def retire(desk: Desk) -> None:
-    """The end of a process: whatever it still holds may be recovered at once."""
+    """The end of a process: whatever it still holds may be recovered at once, if the record can be told in time."""
     for task in desk.background:
         task.cancel()
-    await asyncio.gather(*desk.background, return_exceptions=True)
+    if desk.background:
+        await asyncio.wait(desk.background, timeout=_RETIRING_SECONDS)
     try:
-        await desk.leave_timers()
-        for name in (desk.incarnation, *desk.lives.ended(), *desk.lives.in_use()):
-            await desk.store.retire(name)
-    except InfrastructureError as error:
+        async with asyncio.timeout(_RETIRING_SECONDS):
+            await desk.leave_timers()
+            for name in (desk.incarnation, *desk.lives.ended(), *desk.lives.in_use()):
+                await desk.store.retire(name)
+    except (InfrastructureError, TimeoutError) as error:
         log.warning("what this process held is recovered once its sign of life has run out: %s", error)
-    finally:
-        await desk.model.aclose()
-        await desk.store.aclose()
+
+
+async def close(desk: Desk) -> None:
+    """Give connections back, and let what is told of runs go out, if anybody takes it in time."""
+    for closing in (desk.model.aclose, desk.store.aclose):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                await closing()

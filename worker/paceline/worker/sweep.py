@@ -87,12 +87,7 @@ class EndRun:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetGo:
-    """The run is over: it was cancelled while nobody worked on it."""
-
-
-Repair = LookAgain | SendTurn | SendJoin | RecoverTurn | MendCalls | EndRun | LetGo
+Repair = LookAgain | SendTurn | SendJoin | RecoverTurn | MendCalls | EndRun
 
 
 def repair(agent: Agent, examined: Examined, view: View) -> Repair:
@@ -112,7 +107,7 @@ def repair(agent: Agent, examined: Examined, view: View) -> Repair:
         case State.AWAITING_DECISION:
             return _awaiting_decision(agent, examined, view)
         case State.SUCCEEDED | State.STOPPED | State.FAILED | State.CANCELLED:
-            return LetGo()
+            return LookAgain(seconds=_LONGEST_LOOK_SECONDS)
         case _:
             assert_never(run.state)
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from paceline.core.ids import RunId
-from paceline.core.trace_span import Span
+
+from .span import Span
 
 
 class Tracer(Protocol):
