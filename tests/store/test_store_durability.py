@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -65,6 +66,21 @@ async def test_a_submission_that_no_replica_has_is_refused_and_can_be_repeated(
         await replicated.submit(batch, [a_row()])
     assert await replicated.submit(batch, [a_row()]) == [Submitted.EXISTS]
     assert pair.replica.exists(replicated.keys.run(a_row().run_id)) == 1
+
+
+async def test_a_wait_that_the_server_breaks_off_is_begun_again(pair: Pair, replicated: RedisRunStore) -> None:
+    """As a primary does that becomes a replica."""
+    batch = await replicated.open_batch(BATCH)
+    with pair.frozen_replica():
+        submitting = asyncio.ensure_future(replicated.submit(batch, [a_row()]))
+        while not submitting.done() and not _break_off(pair):
+            await asyncio.sleep(0.01)
+    assert await submitting == [Submitted.CREATED]
+
+
+def _break_off(pair: Pair) -> bool:
+    waiting = [client["id"] for client in pair.primary.client_list() if client["cmd"] == "wait"]
+    return any([pair.primary.client_unblock(client, error=True) for client in waiting])
 
 
 @pytest.mark.parametrize("effect", [Effect.ONCE, Effect.IDEMPOTENT])

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
 from paceline.core.errors import InfrastructureError
 from paceline.core.ids import AgentDigest, CallId, RunId, batch_tag
@@ -21,6 +22,8 @@ from .durability import ACKNOWLEDGEMENTS, Durability
 from .port import BatchInfo, CallBegun, ClaimRequest, NewRun, NotBegun, Submitted
 from .primaries import Command, by_primary, on_one_connection
 from .record import RedisRunStore
+
+_UNBLOCKED = "UNBLOCKED"
 
 
 class DurableRunStore(RedisRunStore):
@@ -74,8 +77,15 @@ class DurableRunStore(RedisRunStore):
 
     async def _ask(self, commands: Sequence[Command], key: str) -> list[Any]:
         """The replies to these commands, the last of them a write, once it is confirmed. Raises InfrastructureError."""
+        asked = [*commands, self._acknowledgement.command]
         with border():
-            *replies, answer = await on_one_connection(self.redis, key, [*commands, self._acknowledgement.command])
+            try:
+                *replies, answer = await on_one_connection(self.redis, key, asked)
+            except ResponseError as error:
+                if _UNBLOCKED not in str(error):
+                    raise
+                # The server ceased to be the primary while it waited: whichever is it now says what it has.
+                *replies, answer = await on_one_connection(self.redis, key, asked)
         self._acknowledgement.check(answer)
         return replies
 
