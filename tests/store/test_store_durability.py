@@ -80,7 +80,7 @@ async def test_a_wait_that_the_server_breaks_off_is_begun_again(pair: Pair, repl
 
 def _break_off(pair: Pair) -> bool:
     waiting = [client["id"] for client in pair.primary.client_list() if client["cmd"] == "wait"]
-    return any([pair.primary.client_unblock(client, error=True) for client in waiting])
+    return any([pair.primary.client_unblock(int(client), error=True) for client in waiting])
 
 
 @pytest.mark.parametrize("effect", [Effect.ONCE, Effect.IDEMPOTENT])

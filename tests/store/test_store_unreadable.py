@@ -6,6 +6,9 @@ import pytest
 from support.runs import a_queued_run
 from support.worlds import World
 
+from paceline.core.errors import NewerVersion
+from paceline.core.ids import RunId
+from paceline.store.port import RunStore
 from paceline.store.record import RedisRunStore
 
 pytestmark = pytest.mark.anyio
@@ -16,10 +19,25 @@ async def test_a_run_that_cannot_be_read_hides_no_other(world: World) -> None:
         return  # nothing in memory is written by another version
     first, second = await a_queued_run(world.store, "row-1"), await a_queued_run(world.store, "row-2", index=1)
     await world.store.redis.hset(world.store.keys.run(first.run_id), "state", "of_a_later_version")
-    unreadable, examined = await world.store.examine([first.run_id, second.run_id])
+    await _hides_no_other(world.store, first.run_id, second.run_id)
+    with pytest.raises(NewerVersion, match=f"run {first.run_id} is in a state that only a newer paceline knows"):
+        await world.store.run(first.run_id)
+
+
+async def test_a_run_whose_keys_are_of_another_type_hides_no_other(world: World) -> None:
+    if not isinstance(world.store, RedisRunStore):
+        return
+    first, second = await a_queued_run(world.store, "row-1"), await a_queued_run(world.store, "row-2", index=1)
+    await world.store.redis.delete(world.store.keys.run(first.run_id))
+    await world.store.redis.set(world.store.keys.run(first.run_id), "not a hash")
+    await _hides_no_other(world.store, first.run_id, second.run_id)
+
+
+async def _hides_no_other(store: RunStore, broken: RunId, other: RunId) -> None:
+    unreadable, examined = await store.examine([broken, other])
     assert unreadable is None
     assert examined is not None
-    assert examined.run.run_id == second.run_id
+    assert examined.run.run_id == other
 
 
 async def test_a_run_that_is_put_aside_is_due_later_and_one_that_is_over_never(world: World) -> None:

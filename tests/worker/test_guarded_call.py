@@ -11,6 +11,7 @@ from support.runs import BATCH, a_call, a_queued_run
 from paceline.core.agent import Agent
 from paceline.core.ids import CallId, Incarnation, RunId
 from paceline.core.step import ModelCallFailed
+from paceline.core.tool_spec import Effect
 from paceline.store.memory import MemoryRunStore
 from paceline.store.port import CallClaim, CallResult, CallStored, CallWritten, OpenCall
 from paceline.tools import Registry
@@ -26,8 +27,8 @@ NOW_MS = 1_800_000_000_000
 CALL = CallId("c1")
 
 
-class RefusesOnce(MemoryRunStore):
-    """Cannot store the first result that it is given."""
+class Refuses(MemoryRunStore):
+    """Cannot store the first results that it is given."""
 
     refusals = 1
 
@@ -71,12 +72,30 @@ async def test_a_call_whose_agent_is_gone_is_answered_and_no_claim_stays() -> No
 
 
 async def test_a_call_whose_result_cannot_be_stored_is_answered_with_the_fault() -> None:
-    store = RefusesOnce(lambda: NOW_MS)
+    store = Refuses(lambda: NOW_MS)
     run_id = await opened(store, replace(a_call(CALL), answer="not run"))
     await store.put_agent(BATCH.agent, Agent(name="oncall", model="claude-sonnet-5-5").freeze())
     ran = await run_call(a_desk(store), run_id, 1, CALL)
     assert ran.written is CallWritten.STORED
     assert (await store.open_call_states(run_id))[0].has_result
+
+
+async def test_a_call_that_cannot_be_answered_at_all_is_given_up_and_counted_as_lost() -> None:
+    store = Refuses(lambda: NOW_MS)
+    store.refusals = 2
+    run_id = await opened(store, a_call(CALL))
+    assert (await run_call(a_desk(store), run_id, 1, CALL)).written is CallWritten.LOST
+    state = (await store.open_call_states(run_id))[0]
+    assert (state.owner, state.losses) == ("", 1)
+
+
+async def test_a_call_with_an_effect_that_cannot_be_answered_stays_claimed_and_is_never_begun_again() -> None:
+    store = Refuses(lambda: NOW_MS)
+    store.refusals = 2
+    run_id = await opened(store, a_call(CALL, Effect.ONCE))
+    with pytest.raises(ValueError, match="cannot be stored"):
+        await run_call(a_desk(store), run_id, 1, CALL)
+    assert (await store.open_call_states(run_id))[0].owner == "living"
 
 
 async def test_a_calls_claim_ends_soon_after_its_tools_own_timeout() -> None:

@@ -288,6 +288,12 @@ def test_a_call_that_took_too_many_workers_down_is_poison(effect: Effect) -> Non
     assert remedy.outcome.reason is StopReason.POISON
 
 
+def test_a_call_that_could_not_be_answered_too_often_is_poison() -> None:
+    remedy = mended(replace(RUN, state=State.IN_TOOLS), QUIET, a_call("a", attempt=3, losses=3))
+    assert isinstance(remedy, EndRun)
+    assert remedy.outcome.reason is StopReason.POISON
+
+
 def test_a_call_that_was_given_back_often_is_no_poison() -> None:
     given_back = a_call("a", owner="gone", attempt=9, losses=1)
     assert mended_calls(given_back).send == ("a",)

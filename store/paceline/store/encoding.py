@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from paceline.core.errors import NewerVersion
 from paceline.core.ids import AgentDigest, BatchName, CallId, Incarnation, RunId
 from paceline.core.known_fields import known_fields
 from paceline.core.ledger import AttemptLost, Entry, ModelCalled
@@ -48,12 +49,12 @@ def text(stored: Fields, name: bytes) -> str:
 
 
 def read_run(run_id: RunId, stored: Fields) -> Run:
-    """The run that these fields of its hash tell of."""
+    """The run that these fields of its hash tell of. Raises NewerVersion."""
     return Run(
         run_id=run_id,
         row_id=text(stored, b"row"),
         agent=AgentDigest(text(stored, b"agent")),
-        state=State(text(stored, b"state")),
+        state=_state(run_id, text(stored, b"state")),
         turn=number(stored, b"turn"),
         fence=number(stored, b"fence"),
         attempts=number(stored, b"attempts"),
@@ -70,6 +71,12 @@ def read_run(run_id: RunId, stored: Fields) -> Run:
         cancel_requested=stored.get(b"cancel") == b"1",
         container=text(stored, b"container"),
     )
+
+
+def _state(run_id: RunId, name: str) -> State:
+    if name not in {*State}:
+        raise NewerVersion(f"run {run_id} is in a state that only a newer paceline knows ({name!r}): upgrade this one")
+    return State(name)
 
 
 def read_spent(stored: Fields) -> Spent:

@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
 from paceline.core.endings import Outcome
+from paceline.core.errors import Bug, NewerVersion
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
 from paceline.core.ledger import EffectInDoubt, EffectRuledOut, Entry, Redriven
 from paceline.core.ledger import decode as decode_entry
@@ -281,7 +282,7 @@ class RedisRunStore:
 
     async def examine(self, run_ids: Sequence[RunId]) -> list[Examined | None]:
         nothing: list[Argument] = []
-        answers = await self._eval_many(ScriptName.EXAMINE, [(run_id, nothing) for run_id in run_ids])
+        answers = await self._ask_many(ScriptName.EXAMINE, [(run_id, nothing) for run_id in run_ids])
         return [_examined(run_id, answer) for run_id, answer in zip(run_ids, answers, strict=True)]
 
     async def look_in(self, run_ids: Sequence[RunId], *, seconds: float) -> None:
@@ -512,24 +513,37 @@ class RedisRunStore:
                 return await _reply(self.redis.eval(script.text, self._key_count, *arguments))
 
     async def _eval_many(self, name: ScriptName, calls: Sequence[tuple[RunId, list[Argument]]]) -> list[Any]:
+        answers = await self._ask_many(name, calls)
+        for refused in (answer for answer in answers if isinstance(answer, Exception)):
+            with border():
+                raise refused
+        return answers
+
+    async def _ask_many(self, name: ScriptName, calls: Sequence[tuple[RunId, list[Argument]]]) -> list[Any]:
+        """What each is answered with; the error where the server refused one."""
         script = self._scripts[name]
         with border():
             await self.redis.script_load(script.text)
             async with self.redis.pipeline(transaction=False) as pipe:
                 for run_id, own in calls:
                     pipe.execute_command("EVALSHA", script.sha, self._key_count, *self._arguments(run_id, own))
-                return await pipe.execute()
+                return await pipe.execute(raise_on_error=False)
 
 
 def _examined(run_id: RunId, answer: Any) -> Examined | None:
     if not answer:
         return None
     try:
+        if isinstance(answer, Exception):
+            with border():
+                raise answer
         calls = encoding.read_call_states(encoding.fields(answer[1]), answer[2])
         return Examined(run=encoding.read_run(run_id, encoding.fields(answer[0])), calls=calls)
-    except (ValueError, KeyError, TypeError):  # a newer version wrote it, or something broke it
+    except NewerVersion as error:
+        log.warning("%s", error)
+    except (ValueError, KeyError, TypeError, Bug):  # something broke it: a value, or a key that is of another type
         log.exception("run %s cannot be read", run_id)
-        return None
+    return None
 
 
 def _nonce() -> str:

@@ -75,7 +75,24 @@ async def _guarded(desk: Desk, held: CallClaim, begun: CallBegun, began_ms: int)
         text = f"The call failed by a fault of the system that runs the tools ({type(error).__name__})."
         doubt = " Find out whether it has taken effect before you try again."
         text += doubt if begun.call.effect is Effect.ONCE else ""
-        return await store_result(desk, held, error_result(held, begun.call, text, worker=desk.incarnation))
+        return await _answered_or_lost(desk, held, begun, error_result(held, begun.call, text, worker=desk.incarnation))
+
+
+async def _answered_or_lost(desk: Desk, held: CallClaim, begun: CallBegun, result: CallResult) -> RanCall:
+    """Store this result, or else have the call counted as lost: it may not be lost often.
+
+    Raises what is wrong with a `once` call: it stays claimed until its claim runs out, and is in doubt then.
+    """
+    try:
+        return await store_result(desk, held, result)
+    except InfrastructureError:
+        raise
+    except Exception:
+        if begun.call.effect is Effect.ONCE:
+            raise
+        log.exception("run %s turn %d call %s cannot be answered", held.run_id, held.turn, held.call_id)
+        await desk.until_written(lambda: desk.store.recover_call(held, lost=True))
+        return _NOT_OURS
 
 
 async def _carry_out(desk: Desk, held: CallClaim, begun: CallBegun) -> RanCall:

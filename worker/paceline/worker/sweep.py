@@ -143,8 +143,11 @@ def _in_tools(run: Run, calls: tuple[CallState, ...], view: View) -> Repair:
     dead = [state for state in open_calls if state.owner and not _is_held(state, view)]
     if run.cancel_requested and not _runs_here(run, view) and not any(_is_held(state, view) for state in open_calls):
         return EndRun(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled"))
-    if any(state.losses + 1 >= view.poison_after for state in dead if state.call.effect is not Effect.ONCE):
-        message = f"{view.poison_after} workers were lost while they ran one tool call"
+    lost = [state.losses + (state in dead) for state in open_calls if state.call.effect is not Effect.ONCE]
+    if any(times >= view.poison_after for times in lost):
+        message = (
+            f"one tool call was lost {view.poison_after} times, with its worker or because it could not be answered"
+        )
         return EndRun(outcome=Outcome(reason=StopReason.POISON, message=message))
     in_doubt = tuple(state for state in dead if _may_have_run_once(state, view))
     recover = tuple(state for state in dead if state not in in_doubt)
