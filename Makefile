@@ -20,8 +20,8 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
 	$(BIN)/python -m pip install --quiet -r requirements-dev.lock
 	@touch $@
 
-demo: $(VENV)/run.stamp      ## run the example's 200 rows on an embedded server, two workers and the simulator
-	cd examples/oncall && ../../$(BIN)/paceline run agent.yaml --input rows.jsonl --output .paceline/results.jsonl \
+demo: $(VENV)/run.stamp      ## run the example's 200 rows on an embedded server, two workers and the simulator; OTLP=http://… takes its traces
+	cd examples/oncall && $(if $(OTLP),OTEL_EXPORTER_OTLP_ENDPOINT=$(OTLP)) ../../$(BIN)/paceline run agent.yaml --input rows.jsonl --output .paceline/results.jsonl \
 	  --workers 2 --simulate playbook.yaml --force $(DEMO_ARGS)
 
 test: lint types unit        ## everything that needs no network

@@ -14,7 +14,7 @@ from paceline.core.ids import RunId
 from paceline.store.keys import Keys
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_KEYS_OF_OTHERS = ("due", "counts")
+_KEYS_OF_OTHERS = ("due", "counts", "metrics")
 """Keys among those of a run that are shared by many runs."""
 
 

@@ -103,7 +103,7 @@ def test_an_agent_of_another_version_is_refused_with_both_numbers() -> None:
 @pytest.mark.parametrize("name", ["agent-1.json", "agent-1-whole.json"])
 def test_an_agent_with_one_field_more_is_read(name: str) -> None:
     stored = (GOLDEN / name).read_bytes()
-    more = json.loads(stored) | {"compact_at": 0.8}
+    more = json.loads(stored) | {"mood": "good"}
     for part in (more["limits"], *more["tools"], more.get("passed_through", {})):
         part["colour"] = "red"
     assert Agent.thaw(json.dumps(more).encode()) == Agent.thaw(stored)

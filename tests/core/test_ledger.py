@@ -14,6 +14,7 @@ from paceline.core.ledger import (
     LEDGER_VERSION,
     AttemptLost,
     CallRan,
+    Compacted,
     EffectInDoubt,
     EffectRuledOut,
     Ended,
@@ -27,7 +28,7 @@ from paceline.core.ledger import (
     decode,
     encode,
 )
-from paceline.core.run import Spent, Streaks
+from paceline.core.run import Overflow, Spent, Streaks
 from paceline.core.usage import Usage
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "ledger-1.jsonl"
@@ -85,6 +86,20 @@ ENTRIES: list[Entry] = [
     ),
     Redriven(turn=3, at_ms=1_800_000_039_000),
     PossiblyBilled(turn=4, attempt=3, at_ms=1_800_000_040_000, tokens=5_300, cost_nanousd=60_500_000),
+    Compacted(
+        turn=31,
+        at_ms=1_800_000_040_000,
+        cleared=57,
+        results=27,
+        tokens_before=130_000,
+        tokens_after=30_000,
+        expected_turns=30,
+        saved_nanousd=300_000_000,
+        rewrite_nanousd=35_000_000,
+    ),
+    Held(turn=2, attempt=2, at_ms=5, wait_seconds=1.0, reason="529", took_ms=20, trouble="throttled"),
+    AttemptLost(turn=2, attempt=3, at_ms=9, worker="w1", began_ms=6),
+    Ended(turn=2, at_ms=12, reason="model_error", message="refused", attempt=4, took_ms=2),
 ]
 
 
@@ -140,6 +155,10 @@ def test_an_entry_says_what_it_is_and_of_which_version() -> None:
         "call",
         "redriven",
         "possibly_billed",
+        "compacted",
+        "held",
+        "lost",
+        "ended",
     ]
     assert {json.loads(encode(entry))["version"] for entry in ENTRIES} == {LEDGER_VERSION}
 
@@ -152,15 +171,15 @@ def test_an_entry_with_one_field_more_is_read(line: bytes) -> None:
     assert decode(json.dumps(stored | {"colour": "red"}).encode()) == decode(line)
 
 
-@pytest.mark.parametrize("change", [{"kind": "compacted"}, {"version": 2}], ids=["kind", "version"])
+@pytest.mark.parametrize("change", [{"kind": "praised"}, {"version": 2}], ids=["kind", "version"])
 def test_an_entry_that_only_a_newer_version_can_read_is_told_as_one(change: dict[str, object]) -> None:
     stored = {"kind": "lost", "version": 1, "turn": 3, "at_ms": 7, "saved": 9} | change
     assert decode(json.dumps(stored).encode()) == Unknown(turn=3, at_ms=7, kind=str(stored["kind"]))
 
 
 def test_an_entry_that_is_not_known_is_never_written() -> None:
-    with pytest.raises(Bug, match="'compacted' cannot be written"):
-        encode(Unknown(turn=1, at_ms=1, kind="compacted"))
+    with pytest.raises(Bug, match="'praised' cannot be written"):
+        encode(Unknown(turn=1, at_ms=1, kind="praised"))
 
 
 def test_anything_else_is_no_entry() -> None:
@@ -176,7 +195,7 @@ def test_streaks_are_read_back_as_they_were_stored(streaks: Streaks) -> None:
 
 
 def test_streaks_with_one_value_more_are_read() -> None:
-    streaks = Streaks(failures=1, error_turns=2)
+    streaks = Streaks(failures=1, error_turns=2, overflow=Overflow.TOLD)
     assert Streaks.decode(f"{streaks.encode()},9") == streaks
 
 

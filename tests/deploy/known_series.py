@@ -28,7 +28,12 @@ EXPORTED: Mapping[str, frozenset[str]] = MappingProxyType(
     {name: labels for metric in METRICS for name, labels in _series_of(metric).items()}
 )
 """Every series that the exporter has, with its labels."""
-_ANY_LABEL = frozenset[str]().union(*EXPORTED.values()) | SCRAPED
+PROMETHEUS_OWN: Mapping[str, frozenset[str]] = MappingProxyType(
+    {"ALERTS": frozenset({"alertname", "alertstate", "severity"})}
+)
+"""Series that Prometheus makes of the alerts."""
+_KNOWN = MappingProxyType({**EXPORTED, **PROMETHEUS_OWN})
+_ANY_LABEL = frozenset[str]().union(*_KNOWN.values()) | SCRAPED
 
 
 def mistakes_in(expression: str, recorded: Collection[str]) -> list[str]:
@@ -41,7 +46,7 @@ def mistakes_in(expression: str, recorded: Collection[str]) -> list[str]:
 
 
 def _mistakes_of(selector: Selector, recorded: Collection[str]) -> Iterator[str]:
-    labels = _ANY_LABEL if selector.name in recorded else EXPORTED.get(selector.name)
+    labels = _ANY_LABEL if selector.name in recorded else _KNOWN.get(selector.name)
     if labels is None:
         yield f"{selector.name}: no such metric"
         return

@@ -37,6 +37,14 @@ def test_a_rule_that_prometheus_cannot_read_is_found(promtool: Promtool, tmp_pat
     assert promtool.check(planted).returncode != 0
 
 
+def test_prometheus_can_start_with_what_compose_gives_it(promtool: Promtool, tmp_path: Path) -> None:
+    config = (ROOT / "compose" / "prometheus.yml").read_text()
+    (tmp_path / "prometheus.yml").write_text(config.replace("/etc/prometheus/rules.yaml", str(RULES)))
+    checked = promtool.check_config(tmp_path / "prometheus.yml")
+    assert checked.returncode == 0, checked.stderr
+    assert "1 rule files found" in checked.stdout
+
+
 def test_every_alert_fires_when_it_should_and_not_otherwise(promtool: Promtool) -> None:
     tested = promtool.test(TESTS)
     assert tested.returncode == 0, tested.stdout + tested.stderr

@@ -73,15 +73,16 @@ def _do(name: str, what: str, seconds: float, ctx: ToolContext) -> str:
         attempt=ctx.attempt,
         at=time.time(),
     )
-    _append(Path(os.environ[EFFECTS_VARIABLE]), effect)
+    append_line(Path(os.environ[EFFECTS_VARIABLE]), json.dumps(asdict(effect)))
     time.sleep(seconds / 2)
     return f"{name} {what}"
 
 
-def _append(path: Path, effect: Effect) -> None:
-    # One write to a file opened for appending: lines of several processes do not mix, and a kill leaves no half.
+def append_line(path: Path, line: str) -> None:
+    """Lines of several processes do not mix, and a kill leaves no half of one."""
+    # One write to a file opened for appending.
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(file, json.dumps(asdict(effect)).encode() + b"\n")
+        os.write(file, line.encode() + b"\n")
     finally:
         os.close(file)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from integration.fleet import FleetPlan, RealFleet, wait_until
@@ -16,6 +16,7 @@ from paceline.core.ledger import AttemptLost, CallRan, Entry, ModelCalled
 from paceline.core.lifecycle import State
 from paceline.producer.children import Child
 from paceline.producer.fleet import Batch
+from paceline.producer.trace import traces_json
 from paceline.sim import Answer, Call
 from paceline.sim.request import Request
 from paceline.store.port import RunRecord
@@ -57,10 +58,12 @@ def test_each_run_is_one_flat_trace_though_a_worker_dies(
             records = list(batch.records())
             lost = 0
             for record in records:
-                ledger = real.fleet.show(record.run.run_id).ledger
+                story = real.fleet.show(record.run.run_id)
+                ledger = story.ledger
                 spans = [span for span in receiver.spans if span.trace == trace_id(record.run.run_id)]
                 _assert_flat(spans)
                 _assert_as_recorded(spans, record, ledger)
+                _assert_as_shown(spans, traces_json(story, now_ms=0))
                 lost += sum(isinstance(entry, AttemptLost) for entry in ledger)
         assert lost >= 1
         for hidden in ("SECRET", SECRET, "run 0", "You are tested"):
@@ -102,6 +105,22 @@ def _assert_flat(spans: Sequence[ReceivedSpan]) -> None:
 
 
 KINDS = {("chat claude-sonnet-5-5", "client"), ("execute_tool look", "internal"), ("execute_tool fetch", "internal")}
+
+
+def _assert_as_shown(spans: Sequence[ReceivedSpan], traces: Sequence[dict[str, Any]]) -> None:
+    """`paceline show --trace` tells the spans that were exported: the same names, ids and parents, errors and times."""
+    received = {(span.name, span.span, span.parent, span.attributes.get("error.type")) for span in spans}
+    (root,) = traces
+    shown = list(_with_children(root))
+    assert {(it["name"], it["span_id"], it["parent_span_id"] or "", it["error"]) for it in shown} == received
+    ends = {span.span: span.end_ns // 1_000_000 for span in spans}
+    assert max(abs(it["end_ms"] - ends[it["span_id"]]) for it in shown) < 1000
+
+
+def _with_children(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node["children"]:
+        yield from _with_children(child)
 
 
 def _assert_as_recorded(spans: Sequence[ReceivedSpan], record: RunRecord, ledger: Sequence[Entry]) -> None:

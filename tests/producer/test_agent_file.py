@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from paceline.core.errors import AgentFileError
-from paceline.core.request_fields import RequestFields
+from paceline.core.request_fields import RequestFields, broken_rules
 from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.producer.agent_file import AgentFile, load_agent_file
 
@@ -126,7 +126,12 @@ def test_a_file_without_keys_is_refused(tmp_path: Path, text: str, found: str) -
         ("max_token: 5\n", "agent.yaml:3: max_token: unknown key: did you mean `max_tokens`?"),
         ("limits:\n  turn: 5\n", "agent.yaml:4: limits.turn: unknown key: did you mean `turns`?"),
         ("limits:\n  xyz: 5\n", "agent.yaml:4: limits.xyz: unknown key: the keys here are turns, tokens, seconds"),
-        ("compact_at: 0.6\n", "agent.yaml:3: compact_at: not supported yet"),
+        ("compact_at: 0\n", "agent.yaml:3: compact_at: expected"),
+        ("compact_at: 1.5\n", "agent.yaml:3: compact_at: expected"),
+        (
+            "compact_at: 0.5\ncontext_management: {edits: []}\n",
+            "agent.yaml:3: compact_at: the API edits the context already, by `context_management`: take one of the two",
+        ),
         ("finish: {type: array}\n", "agent.yaml:3: finish: expected a JSON Schema with `type: object`"),
         ("finish: {type: object, anyOf: []}\n", "agent.yaml:3: finish: the API takes none of anyOf"),
         ("finish: {type: object, required: 3}\n", "agent.yaml:3: finish: not JSON Schema: at $.required: 3 is not"),
@@ -146,6 +151,37 @@ def test_a_file_without_keys_is_refused(tmp_path: Path, text: str, found: str) -
 def test_each_error_names_line_key_expectation_and_fix(tmp_path: Path, extra: str, report: str) -> None:
     (line,) = refused(tmp_path, GOOD + extra)
     assert line.startswith(report)
+
+
+def test_compact_at_is_a_share_of_the_window_or_never(tmp_path: Path) -> None:
+    small = GOOD.replace("claude-sonnet-5-5", "claude-haiku-4-5")
+    assert loaded(tmp_path, small).agent.compact_at == 0.6
+    assert loaded(tmp_path, small + "compact_at: 0.8\n").agent.compact_at == 0.8
+    assert loaded(tmp_path, small + "compact_at: null\n").agent.compact_at is None
+    assert loaded(tmp_path, small + "compact_at: 0.8\n").notes == ()
+
+
+def test_where_thinking_is_bound_compact_at_is_left_to_the_api_and_that_is_told(tmp_path: Path) -> None:
+    file = loaded(tmp_path, GOOD + "compact_at: 0.5\n")
+    edit = {
+        "type": "clear_tool_uses_20250919",
+        "trigger": {"type": "input_tokens", "value": 500_000},
+        "keep": {"type": "tool_uses", "value": 3},
+        "clear_at_least": {"type": "input_tokens", "value": 50_000},
+    }
+    assert file.agent.passed_through.body == {"context_management": {"edits": [edit]}}
+    assert file.agent.passed_through.betas == ("context-management-2025-06-27",)
+    assert list(broken_rules(file.agent.passed_through, model=file.agent.model, max_tokens=4096)) == []
+    (note,) = file.notes
+    assert note.startswith("the thinking of claude-sonnet-5-5 is bound to all that stands before it")
+    assert "past compact_at (0.5 of its window) the API clears old tool results itself" in note
+
+
+@pytest.mark.parametrize("more", ["", "compact_at: null\n", "compact_at: 0.5\nthinking: {type: disabled}\n"])
+def test_else_nothing_is_left_to_the_api(tmp_path: Path, more: str) -> None:
+    file = loaded(tmp_path, GOOD + more)
+    assert "context_management" not in file.agent.passed_through.body
+    assert file.notes == ()
 
 
 PASSED_THROUGH = """\

@@ -203,6 +203,9 @@ def test_a_run_is_told_and_its_messages_only_when_asked_for(capsys: pytest.Captu
     assert "Who owns" not in quiet.out
     assert "Who owns search?" in Said(capsys, "show", run, "--transcript").out
     assert Said(capsys, "show", run, "--json").json["result"]["stop_reason"] == "final_answer"
+    assert "invoke_agent oncall" in Said(capsys, "show", run, "--trace").out
+    (root,) = Said(capsys, "show", run, "--trace", "--json").json["traces"]
+    assert root["attributes"]["paceline.run.id"] == run
 
 
 @pytest.mark.usefixtures("prefix")

@@ -8,7 +8,7 @@ from support.runs import A_WRITE, a_call
 
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import AgentDigest, BatchName, CallId, Incarnation, RunId, idempotency_key, run_id
-from paceline.core.ledger import AttemptLost, CallRan, Held
+from paceline.core.ledger import AttemptLost, CallRan, Compacted, Held
 from paceline.core.lifecycle import State
 from paceline.core.run import Run, Spent
 from paceline.core.tool_spec import Effect
@@ -338,6 +338,25 @@ def test_a_story_points_to_its_own_transcript(behind: MemoryFleet) -> None:
     assert "RUN" not in text
     assert f"What to do: see what the tools said: paceline show {run} --transcript." in text
     assert f"what the failed tools said: paceline show {run} --transcript" in text
+
+
+def test_a_compaction_is_told_with_both_sides_of_its_arithmetic() -> None:
+    made = Compacted(
+        turn=31,
+        at_ms=0,
+        cleared=57,
+        results=27,
+        tokens_before=130_000,
+        tokens_after=30_000,
+        expected_turns=30,
+        saved_nanousd=300_000_000,
+        rewrite_nanousd=35_000_000,
+    )
+    done = "27 old tool results cleared from what is sent: about 130.0k tokens become 30.0k; "
+    sides = "over 30 turns to come that saves $0.3000, the cache written anew costs $0.0350"
+    assert stories.told(made) == done + sides
+    unpriced = replace(made, saved_nanousd=None, rewrite_nanousd=None)
+    assert stories.told(unpriced) == f"{done}what that saves is unknown, as the model's price is"
 
 
 def test_what_a_command_added_to_a_batch_is_told_apart() -> None:

@@ -79,6 +79,7 @@ async def _a_reader(store: RedisRunStore, driven: Driven) -> None:
     await store.dead(limit=10)
     await store.transcript(driven.run_id)
     await store.ledger(driven.run_id)
+    await store.metrics()
 
 
 def a_prefix() -> str:

@@ -261,6 +261,18 @@ async def test_the_same_turn_is_due_again_when_nothing_was_answered(world: World
     assert run.context_tokens == 50, "a write without context_tokens leaves what was known"
 
 
+async def test_what_is_cleared_stays_so_until_the_next_compaction(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.begin()
+    await world.store.hold(driven.held, TurnWrite(cleared=3, context_tokens=50), seconds=1, reason="busy")
+    await world.let_pass(1)
+    assert (await driven.begin()).run.cleared == 3
+    await world.store.go_on(driven.held, TurnWrite(), advance=True)
+    begun = await driven.begin()
+    assert (begun.run.cleared, begun.run.context_tokens) == (3, 50)
+    assert begun.fragments == (QUESTION,), "the transcript itself is whole"
+
+
 async def test_a_hold_waits_for_its_moment_without_an_owner(world: World) -> None:
     driven = await a_queued_run(world.store)
     await driven.begin()
@@ -867,6 +879,19 @@ async def test_a_run_of_which_nothing_runs_is_cancelled_at_once(world: World, st
     assert await world.store.cancel(driven.run_id) is Cancelled.ENDED
 
 
+async def test_a_run_that_is_cancelled_at_once_is_looked_at_once_more(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await world.store.let_go(driven.run_id)
+    world.clock.pass_seconds(60)
+    assert await world.store.due(limit=2) == [driven.run_id], "a run that is not over is not let go"
+    await world.store.cancel(driven.run_id)
+    await world.store.look_again(await driven.now_held(), seconds=900)
+    assert await world.store.due(limit=2) == [driven.run_id]
+    for _ in range(2):
+        await world.store.let_go(driven.run_id)
+        assert await world.store.due(limit=2) == []
+
+
 async def test_calls_that_nobody_has_begun_are_cancelled_with_their_run(world: World) -> None:
     driven = await a_queued_run(world.store)
     await driven.in_tools(a_call("c1"), a_call("c2"))
@@ -1005,7 +1030,7 @@ async def test_beginning_a_call_does_not_put_off_the_look_at_its_run(world: Worl
 
 
 async def test_a_run_that_is_over_is_never_looked_at_again(world: World) -> None:
-    for row, state in enumerate(sorted(TERMINAL)):
+    for row, state in enumerate(sorted(TERMINAL - {State.CANCELLED})):
         await (await a_queued_run(world.store, f"row-{row}")).bring_to(state)
     await world.let_pass(3600)
     assert await world.store.due(limit=10) == []

@@ -54,7 +54,9 @@ async def test_no_key_is_left_for_ever_when_every_run_is_over(world: World) -> N
     store = _of(world)
     await store.put_agent(BATCH.agent, b"frozen")
     for row, end in enumerate(sorted(TERMINAL)):
-        await _a_whole_life(await a_queued_run(store, f"row-{row}"), end)
+        driven = await a_queued_run(store, f"row-{row}")
+        await _a_whole_life(driven, end)
+        await store.let_go(driven.run_id)
     report = WorkerReport(
         incarnation=Incarnation("worker-1"), host="node", pid=1, started_ms=1, concurrency=1, in_flight=0
     )
@@ -63,7 +65,7 @@ async def test_no_key_is_left_for_ever_when_every_run_is_over(world: World) -> N
     await store.hold_model("claude-sonnet-5-5", seconds=5)
     left = await _time_to_live(store)
     kinds = {key.removeprefix(store.keys.prefix).split(":")[2 if "}:" in key else 1] for key in left if "{" in key}
-    assert kinds == {"run", "log", "ledger", "seen", "whole", "dead", "counts", "batch", "rows"}
+    assert kinds == {"run", "log", "ledger", "seen", "whole", "dead", "counts", "metrics", "batch", "rows"}
     assert {key: seconds for key, seconds in left.items() if not 0 < seconds <= 7 * 86_400} == {}
 
 
@@ -144,12 +146,13 @@ def test_the_index_and_the_totals_of_a_run_are_among_those_that_readers_collect(
     run = a_row().run_id
     assert keys.of_run(run)[1] in keys.due()
     assert keys.of_run(run)[2] in keys.counts(batch_tag(BATCH.name))
+    assert keys.of_run(run)[10] in keys.metrics()
 
 
 def test_no_two_keys_of_different_things_are_the_same() -> None:
     keys = Keys("paceline")
     one, other = keys.of_run(RunId("aaaaaaaa-1")), keys.of_run(RunId("bbbbbbbb-2"))
-    shared = {*keys.due(), *keys.dead()}
+    shared = {*keys.due(), *keys.dead(), *keys.metrics()}
     private_one, private_other = set(one) - shared, set(other) - shared
     assert not private_one & private_other
 

@@ -178,6 +178,10 @@ def _cancel() -> Act:
     return lambda world, run: world.store.cancel(run.run_id)
 
 
+def _let_go() -> Act:
+    return lambda world, run: world.store.let_go(run.run_id)
+
+
 def _look_again(turn_off: int, fence_off: int, wait: float) -> Act:
     return lambda world, run: world.store.look_again(_held(run, turn_off, fence_off), seconds=wait)
 
@@ -212,6 +216,7 @@ ANYTHING = st.one_of(
     _moves("join", st.builds(_join, off, off)),
     _moves("redrive", st.builds(_redrive, off, off, st.booleans())),
     _moves("cancel", st.builds(_cancel)),
+    _moves("let_go", st.builds(_let_go)),
     _moves("look_again", st.builds(_look_again, off, off, seconds)),
     _moves("send_again", st.builds(_send_again, off, off, off, seconds)),
     _moves("let_pass", st.builds(_let_pass, seconds)),
@@ -273,6 +278,7 @@ async def _everything(world: World) -> object:
         await store.counts(batch_tag(BATCH.name)),
         await store.due(limit=10),
         await store.dead(limit=10),
+        await store.metrics(),
     )
 
 

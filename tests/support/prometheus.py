@@ -41,6 +41,10 @@ class Promtool:
         """`promtool check rules`: exit code 0 when the file can be loaded."""
         return self._run("check", "rules", str(rules))
 
+    def check_config(self, config: Path) -> subprocess.CompletedProcess[str]:
+        """`promtool check config`: exit code 0 when the server can start with it, rule files included."""
+        return self._run("check", "config", str(config))
+
     def test(self, tests: Sequence[Path]) -> subprocess.CompletedProcess[str]:
         """`promtool test rules`: exit code 0 when every test of every file passes."""
         return self._run("test", "rules", *map(str, tests))

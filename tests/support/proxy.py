@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -20,6 +20,10 @@ class Proxy:
 
     target_port: int = 0
     delay_seconds: float = 0.0
+    loses: Callable[[bytes], bool] = lambda sent: False
+    """Whether what a client has just sent is lost on the way; its connection is reset then."""
+    lost: int = 0
+    """So often that has happened so far."""
     is_frozen: bool = False
     """Takes bytes, and keeps them."""
     port: int = 0
@@ -66,7 +70,7 @@ class Proxy:
         with self._kept(writer), suppress(OSError):
             to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
             with self._kept(to_writer):
-                await asyncio.gather(self._pass(reader, to_writer), self._pass(to_reader, writer))
+                await asyncio.gather(self._pass_asked(reader, to_writer), self._pass(to_reader, writer))
 
     @contextmanager
     def _kept(self, writer: asyncio.StreamWriter) -> Iterator[None]:
@@ -77,15 +81,26 @@ class Proxy:
             writer.transport.abort()
             self._open.discard(writer)
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # One chunk after the other: a slow way is also a narrow one.
+    async def _pass_asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while chunk := await reader.read(_CHUNK_BYTES):
-            await asyncio.sleep(self.delay_seconds)
-            while self.is_frozen:
-                await asyncio.sleep(_LOOK_SECONDS)
-            writer.write(chunk)
-            await writer.drain()
+            if self.loses(chunk):
+                self.lost += 1
+                raise ConnectionResetError
+            await self._send(chunk, writer)
         writer.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(_CHUNK_BYTES):
+            await self._send(chunk, writer)
+        writer.close()
+
+    async def _send(self, chunk: bytes, writer: asyncio.StreamWriter) -> None:
+        # One chunk after the other: a slow way is also a narrow one.
+        await asyncio.sleep(self.delay_seconds)
+        while self.is_frozen:
+            await asyncio.sleep(_LOOK_SECONDS)
+        writer.write(chunk)
+        await writer.drain()
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from paceline.store.port import (
     CallResult,
     CallStored,
     ClaimRequest,
+    CountedAgent,
     NewRun,
     OpenCall,
     RunStore,
@@ -222,4 +223,5 @@ async def a_queued_run(store: RunStore, row_id: str = "row-1", *, index: int = 0
 
 async def submitted(store: RunStore, *rows: NewRun) -> Sequence[Submitted]:
     """Open the batch and submit rows to it."""
+    await store.count_agent(BATCH.agent_name, CountedAgent(model="claude-sonnet-5-5", cost_budget_usd=1.0))
     return await store.submit(await store.open_batch(BATCH), rows)

@@ -98,6 +98,7 @@ def test_the_record_may_be_away_from_any_step_on(play: str) -> None:
     for when, over in struck(play, Strike.OUTAGE):
         check_promises(over)
         assert same_end(play, over), when
+        assert lost_attempts(over) == 0, f"{when}: a worker that lives was given up"
         assert over.seconds <= quiet(play).seconds + OUTAGE_SECONDS + REPAIR_SECONDS, when
 
 

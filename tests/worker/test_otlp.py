@@ -12,8 +12,8 @@ from support.ports import free_ports
 
 from paceline.core.ids import RunId, trace_id
 from paceline.core.trace_ids import root_span, turn_span
+from paceline.core.trace_span import Kind, Moment, Place, Span
 from paceline.worker.telemetry.otlp import OtlpTracer, otlp_exporter
-from paceline.worker.telemetry.span import Kind, Moment, Place, Span
 from paceline.worker.telemetry.switch import is_on
 
 pytestmark = pytest.mark.anyio

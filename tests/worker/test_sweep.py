@@ -17,6 +17,7 @@ from paceline.core.wire import Queue, queue_of_turn
 from paceline.store.port import Asked, CallState, Doubt, Examined, OpenCall
 from paceline.worker.sweep import (
     EndRun,
+    LetGo,
     LookAgain,
     MendCalls,
     RecoverTurn,
@@ -331,5 +332,5 @@ def test_a_cancelled_run_ends_when_the_claim_of_its_inline_calls_has_ended() -> 
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL))
-def test_a_run_that_is_over_needs_nothing(state: State) -> None:
-    assert isinstance(mended(replace(RUN, state=state)), LookAgain)
+def test_a_run_that_is_over_is_let_go(state: State) -> None:
+    assert isinstance(mended(replace(RUN, state=state)), LetGo)

@@ -12,6 +12,7 @@ from support.runs import BATCH, a_row
 
 from paceline.core.agent import Agent
 from paceline.core.ids import Incarnation, RunId, batch_tag
+from paceline.core.ledger import AttemptLost, the
 from paceline.core.wire import Queue
 from paceline.store.memory import MemoryRunStore
 from paceline.store.port import ClaimRequest, Examined, TurnClaim, Written
@@ -60,6 +61,32 @@ async def test_two_sweeps_at_once_send_a_lost_message_once() -> None:
     await _overdue(store, clock)
     await asyncio.gather(*(a_sweeper(store, name, sent).sweep() for name in ("worker-1", "worker-2")))
     assert sorted(message.run_id for message in sent) == sorted(row.run_id for row in ROWS)
+
+
+async def test_a_run_that_was_cancelled_is_let_go_by_the_next_sweep() -> None:
+    clock, sent = FakeClock(), list[Message]()
+    store = MemoryRunStore(clock)
+    await _overdue(store, clock)
+    for row in ROWS:
+        await store.cancel(row.run_id)
+    assert await store.due(limit=1)
+    await a_sweeper(store, "worker-1", sent).sweep()
+    assert await store.due(limit=1) == []
+    assert sent == []
+
+
+async def test_a_lost_attempt_is_told_with_its_beginning_as_far_as_that_is_known() -> None:
+    clock = FakeClock()
+    store = MemoryRunStore(clock)
+    await _overdue(store, clock)
+    began_ms = clock.now_ms
+    claim = ClaimRequest(owner=Incarnation("gone"), nonce="n", longest_seconds=Settings().model_seconds + 60)
+    await store.begin(ROWS[0].run_id, 1, claim)
+    clock.pass_seconds(31)
+    await a_sweeper(store, "worker-1", []).sweep()
+    lost = the(AttemptLost, await store.ledger(ROWS[0].run_id))
+    assert lost is not None
+    assert lost.began_ms == min(began_ms, lost.at_ms)
 
 
 class _OneRunBreaks(MemoryRunStore):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 from support.runs import (
@@ -20,62 +20,25 @@ from support.runs import (
     asking,
     in_doubt,
 )
+from support.told import Told
 from support.worlds import World, memory_world
 
+from paceline.core import trace_names as names
 from paceline.core.agent import Agent
-from paceline.core.ids import RunId, trace_id
-from paceline.core.ledger import AttemptLost, Redriven
+from paceline.core.ids import trace_id
+from paceline.core.ledger import AttemptLost, Compacted, Redriven
 from paceline.core.lifecycle import State
 from paceline.core.run import Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.trace_ids import TURNS_IN_A_PART, trace_of
+from paceline.core.trace_span import Span
 from paceline.core.transcript import user_text
 from paceline.store.port import Asked, TurnClaim, TurnWrite, Written
-from paceline.worker.telemetry import names
-from paceline.worker.telemetry.span import Span
 from paceline.worker.telemetry.traced_store import traced
 
 pytestmark = pytest.mark.anyio
 
 AGENT = Agent(name="oncall", model="claude-sonnet-5-5", system="SECRET SYSTEM")
-
-
-@dataclass(slots=True)
-class Told:
-    """A tracer that keeps what it is told. `sent` is what of it was sent when somebody waited for that."""
-
-    wants: Callable[[RunId], bool] = lambda _: True
-    spans: list[Span] = field(default_factory=list)
-    sent: int = 0
-
-    def samples(self, run_id: RunId) -> bool:
-        return self.wants(run_id)
-
-    def record(self, spans: Sequence[Span]) -> None:
-        self.spans += spans
-
-    async def flush(self) -> None:
-        self.sent = len(self.spans)
-
-    async def aclose(self) -> None:
-        await self.flush()
-
-    def named(self, name: str) -> list[Span]:
-        return [span for span in self.spans if span.name.split()[0] == name]
-
-    @property
-    def root(self) -> Span:
-        (root,) = [span for span in self.spans if span.parent is None]
-        return root
-
-    def assert_whole(self) -> None:
-        """Nothing is told twice, and nothing without what is above it."""
-        places = [span.place for span in self.spans]
-        assert len(set(places)) == len(places)
-        assert self.sent == len(places)
-        for span in self.spans:
-            assert span.parent is None or replace(span.place, span=span.parent) in places, f"{span.name} is an orphan"
-            assert span.start_ms <= span.end_ms
 
 
 @dataclass(slots=True)
@@ -87,7 +50,7 @@ class Stage:
 
 async def _a_stage(told: Told | None = None) -> Stage:
     world, told = memory_world(), told or Told()
-    store = traced(world.store, told, longest_claim_seconds=120.0, now_ms=world.clock)
+    store = traced(world.store, told, now_ms=world.clock)
     await store.put_agent(AGENT.digest, AGENT.freeze())
     batch = await store.open_batch(replace(BATCH, agent=AGENT.digest))
     row = a_row()
@@ -137,10 +100,10 @@ async def test_an_attempt_whose_worker_is_gone_has_a_voice() -> None:
     stage = await _a_stage()
     run = stage.run
     await run.begin()
-    held = run.held
-    other = traced(stage.world.store, stage.told, longest_claim_seconds=120.0, now_ms=stage.world.clock)
+    held, began_ms = run.held, stage.world.clock.now_ms
+    other = traced(stage.world.store, stage.told, now_ms=stage.world.clock)
     stage.world.clock.pass_seconds(30)
-    lost = AttemptLost(turn=1, attempt=1, at_ms=stage.world.clock.now_ms, worker="worker-1")
+    lost = AttemptLost(turn=1, attempt=1, at_ms=stage.world.clock.now_ms, worker="worker-1", began_ms=began_ms)
     assert await other.recover(held, TurnWrite(ledger=(lost,))) is Written.WRITTEN
     (span,) = stage.told.spans
     assert (span.name, span.error, span.attributes[names.WORKER]) == ("turn", "worker_lost", "worker-1")
@@ -161,6 +124,34 @@ async def test_a_failed_model_call_and_the_wait_after_it_are_told_without_the_ap
     (moment,) = turn.moments
     assert moment.attributes == {names.HOLD: 7}
     assert "SECRET" not in repr(stage.told.spans)
+
+
+async def test_a_compaction_is_told_on_the_turn_and_on_the_call_that_it_was_made_for() -> None:
+    stage = await _a_stage()
+    run = stage.run
+    await run.begin()
+    made = Compacted(
+        turn=1,
+        at_ms=1,
+        cleared=5,
+        results=2,
+        tokens_before=900,
+        tokens_after=300,
+        expected_turns=4,
+        saved_nanousd=None,
+        rewrite_nanousd=35_000_000,
+    )
+    await run.store.go_on(run.held, replace(A_WRITE, cleared=5, ledger=(made, *A_WRITE.ledger)), advance=True)
+    turn, chat = stage.told.spans
+    (moment,) = turn.moments
+    assert moment.name == names.COMPACTED_EVENT
+    assert moment.attributes == {
+        names.CLEARED_RESULTS: 2,
+        names.TOKENS_BEFORE: 900,
+        names.TOKENS_AFTER: 300,
+        names.REWRITE: 0.035,
+    }, "a price that is not known is not told"
+    assert chat.attributes[names.COMPACTED] is True
 
 
 async def test_an_attempt_that_only_waits_is_no_error() -> None:
@@ -189,15 +180,18 @@ async def test_a_cancelled_run_has_its_root_whoever_writes_last() -> None:
     assert (stage.told.root.attributes[names.STATUS], stage.told.root.error) == ("cancelled", "")
 
 
-async def test_a_run_that_was_cancelled_between_turns_is_told_when_its_message_comes() -> None:
+@pytest.mark.parametrize("state", [State.QUEUED, State.TURN_DUE, State.ON_HOLD, State.JOINING])
+async def test_a_run_that_was_cancelled_while_nobody_worked_on_it_is_told_by_who_looks_at_it(state: State) -> None:
     stage = await _a_stage()
-    run = stage.run
-    await run.begin()
-    await run.store.go_on(run.held, A_WRITE, advance=True)
-    await stage.world.store.cancel(run.run_id)
-    await run.store.begin(run.run_id, 2, a_claim())
+    await stage.run.bring_to(state)
+    await stage.world.store.cancel(stage.run.run_id)
+    assert await stage.run.store.due(limit=2) == [stage.run.run_id]
+    await stage.run.store.let_go(stage.run.run_id)
     stage.told.assert_whole()
-    assert stage.told.root.attributes[names.STOP_REASON] == "cancelled"
+    assert (stage.told.root.attributes[names.STOP_REASON], stage.told.root.error) == ("cancelled", "")
+    await stage.run.store.begin(stage.run.run_id, (await stage.run.look()).turn, a_claim())
+    stage.told.assert_whole()
+    assert await stage.run.store.due(limit=2) == []
 
 
 async def test_inline_calls_are_told_below_their_turn() -> None:

@@ -18,6 +18,7 @@ from .tool_spec import ToolSpec
 from .unknown_effect import OnUnknownEffect
 
 AGENT_VERSION = 1
+COMPACT_AT = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,9 @@ class Agent:
     empty_retries: int = 2
     pauses: int = 10
     on_unknown_effect: OnUnknownEffect = OnUnknownEffect.WAIT
+    compact_at: float | None = COMPACT_AT
+    """The share of the model's window past which old tool results are cleared from what is sent, where that pays and
+    the model bears it; None: never."""
     finish: Mapping[str, Any] | None = None
     """The JSON Schema of the output; set: a run ends by the `finish` tool alone."""
     passed_through: RequestFields = field(default_factory=RequestFields)
@@ -76,6 +80,8 @@ class Agent:
             del data["on_unknown_effect"]  # as before there was such a thing: an agent keeps its digest
         if self.finish is None:
             del data["finish"]
+        if self.compact_at == COMPACT_AT:
+            del data["compact_at"]
         if self.passed_through == RequestFields():
             del data["passed_through"]
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()

@@ -131,8 +131,8 @@ def _cached_turn(question: Question, turns_before: int) -> Usage:
 
 
 def _bill(prices: Prices, turns: Sequence[Usage]) -> Bill:
-    whole = _sum([_call_nanousd(prices, usage) for usage in turns])
-    input_ = _sum([_call_nanousd(prices, replace(usage, output=0)) for usage in turns])
+    whole = _sum([call_nanousd(prices, usage) for usage in turns])
+    input_ = _sum([call_nanousd(prices, replace(usage, output=0)) for usage in turns])
     return Bill(
         usage=sum(turns, Usage()),
         input_nanousd=input_,
@@ -145,7 +145,8 @@ def _sum(costs: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(costs) else None
 
 
-def _call_nanousd(prices: Prices, usage: Usage) -> int | None:
+def call_nanousd(prices: Prices, usage: Usage) -> int | None:
+    """What a call that uses this costs at these prices; None: the price is unknown."""
     match prices:
         case ModelPrices(model=model):
             return usage_nanousd(usage, model)

@@ -29,6 +29,9 @@ AgentDigest = NewType("AgentDigest", str)
 Incarnation = NewType("Incarnation", str)
 """One life of one worker process."""
 
+OTHER_AGENTS = "other"
+"""Under this the runs of agents are counted that have no series of their own."""
+
 SHARDS = 64
 """Runs are spread over this many hash slots. Part of the wire format: it cannot change for a living record."""
 

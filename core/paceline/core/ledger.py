@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import Bug
 from .known_fields import known_fields
@@ -68,6 +68,28 @@ class Held:
     at_ms: int
     wait_seconds: float
     reason: str
+    took_ms: int = 0
+    """How long the model call took that came to nothing; 0: no call was made, or it was answered."""
+    trouble: str = ""
+    """What was wrong with that call, in a word of `trace_names`; empty: nothing was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """Old tool results are no longer sent, from this turn on. Tokens are estimates, made before the call."""
+
+    turn: int
+    at_ms: int
+    cleared: int
+    """Messages before this one are sent without the content of their results."""
+    results: int
+    tokens_before: int
+    tokens_after: int
+    expected_turns: int
+    saved_nanousd: int | None
+    """What the turns that are expected need not read from the cache; None: the price is not known."""
+    rewrite_nanousd: int | None
+    """What it costs to write to the cache again what stands behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +100,8 @@ class AttemptLost:
     attempt: int
     at_ms: int
     worker: str
+    began_ms: int = 0
+    """When the attempt began, as far as that is known; 0: it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +149,10 @@ class Ended:
     at_ms: int
     reason: str
     message: str = ""
+    attempt: int = 0
+    """The attempt that ended it; 0: none did."""
+    took_ms: int = 0
+    """As in Held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,15 +172,28 @@ class Unknown:
     kind: str
 
 
-Known = ModelCalled | CallRan | Held | AttemptLost | PossiblyBilled | EffectInDoubt | EffectRuledOut | Ended | Redriven
+Known = (
+    ModelCalled
+    | CallRan
+    | Held
+    | Compacted
+    | AttemptLost
+    | PossiblyBilled
+    | EffectInDoubt
+    | EffectRuledOut
+    | Ended
+    | Redriven
+)
 """What this paceline writes."""
 Entry = Known | Unknown
+T = TypeVar("T")
 
 _KINDS: Mapping[str, type[Known]] = MappingProxyType(
     {
         "model": ModelCalled,
         "call": CallRan,
         "held": Held,
+        "compacted": Compacted,
         "lost": AttemptLost,
         "possibly_billed": PossiblyBilled,
         "in_doubt": EffectInDoubt,
@@ -163,14 +204,30 @@ _KINDS: Mapping[str, type[Known]] = MappingProxyType(
 )
 _NAMES: Mapping[type[Known], str] = MappingProxyType({kind: name for name, kind in _KINDS.items()})
 
+_CAME_LATER: Mapping[type[Known], Mapping[str, object]] = MappingProxyType(
+    {
+        CallRan: {"source": Source.TOOL},
+        Held: {"took_ms": 0, "trouble": ""},
+        AttemptLost: {"began_ms": 0},
+        Ended: {"attempt": 0, "took_ms": 0},
+    }
+)
+"""Fields that earlier versions did not write, with what they mean where they are left out."""
+
+
+def the(kind: type[T], entries: Iterable[Entry]) -> T | None:
+    """The first entry of this kind; None if there is none."""
+    return next((entry for entry in entries if isinstance(entry, kind)), None)
+
 
 def encode(entry: Entry) -> bytes:
     """An entry as stored. Raises Bug for one that is not known here: only its own paceline can write it."""
     if isinstance(entry, Unknown):
         raise Bug(f"an entry of kind {entry.kind!r} cannot be written here")
     data = {"kind": _NAMES[type(entry)], "version": LEDGER_VERSION, **asdict(entry)}
-    if isinstance(entry, CallRan) and entry.source is Source.TOOL:
-        del data["source"]  # as nearly always; nor did earlier versions write it
+    for name, usual in _CAME_LATER.get(type(entry), {}).items():
+        if data[name] == usual:
+            del data[name]
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .agent import Agent, Limits
 from .endings import Outcome, StopReason
+from .models import context_window_tokens
 from .run import Run
 from .usage import NANO_USD, WorstCase
 
@@ -17,6 +18,7 @@ def breach(agent: Agent, run: Run, *, call: WorstCase, now_ms: int) -> Outcome |
         or _seconds(limits, run)
         or _tokens(limits, run, call.tokens)
         or _usd(limits, run, call.nanousd)
+        or _window(agent.model, call.tokens)
     )
 
 
@@ -95,4 +97,14 @@ def _usd(limits: Limits, run: Run, worst_case: int | None) -> Outcome | None:
         reason=StopReason.COST_BUDGET,
         message=f"${run.spent.cost_nanousd / NANO_USD:.4f} spent{lost}; the next call could cost "
         f"${worst_case / NANO_USD:.4f} more, past ${limits.usd:g} (limits.usd)",
+    )
+
+
+def _window(model: str, worst_case: int) -> Outcome | None:
+    window = context_window_tokens(model)
+    if worst_case <= window:
+        return None
+    return Outcome(
+        reason=StopReason.CONTEXT_WINDOW,
+        message=f"the next call could take {worst_case} tokens, past the {window} that {model} sees at once",
     )

@@ -72,8 +72,7 @@ CONTEXT_THRESHOLDS = ("0.5", "0.75", "0.9")
 """Of the model's window."""
 TOOL_ERROR = "tool_error"
 AGENTS_COUNTED = 200
-"""Agents that have series of their own; what further ones do is counted together, as OTHER_AGENTS."""
-OTHER_AGENTS = "other"
+"""Agents that have series of their own; what further ones do is counted together, as `ids.OTHER_AGENTS`."""
 
 _MILLI, _MILLIONTHS = 1_000, 1_000_000
 _CALL_SECONDS = tuple(0.01 * 2**doubling for doubling in range(17))
@@ -192,7 +191,9 @@ REPEAT_CALLS = _counter(
     "agent_repeat_call_total", "Calls that came again and again, by what was done about it.", "agent", "action"
 )
 POSSIBLY_BILLED_TWICE = _counter(
-    "agent_possibly_billed_twice_total", "Attempts lost with their worker that may have been billed.", "agent"
+    "agent_possibly_billed_twice_total",
+    "Model calls that brought no answer and may have been billed: most are made again.",
+    "agent",
 )
 SWEEPER_RECOVERIES = _counter("agent_sweeper_recoveries_total", "What sweepers mended, by what was lost.", "recovery")
 QUEUE_WAIT = _histogram(
@@ -247,6 +248,9 @@ METRICS: tuple[Metric, ...] = (
     WORKERS,
     LAST_SUCCESS,
 )
+OBSERVED_AT_END = (RUN_TURNS, RUN_SECONDS, RUN_COST, RUN_CONTEXT, RUN_MODEL_CALLS, RUN_TOOL_CALLS)
+OBSERVED_IN_SCRIPTS = (*OBSERVED_AT_END, QUEUE_WAIT)
+"""What only the record knows when it is to be counted: its scripts are given these buckets."""
 COUNTED_GAUGES = (ACTIVE_RUNS, HOLDS)
 """Kept in the ledger as the counters are: what goes in is counted up, what leaves is counted down."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _SMALL = re.compile(r"claude-(opus|sonnet|haiku)-4-5(-|$)")
+_BINDING = re.compile(r"claude-((fable|mythos)-5-[1-9]|(opus|sonnet|haiku)-5-5)(-|$)")
 _THINKING = (
     (_SMALL, frozenset({"enabled", "disabled"})),
     (re.compile(r"claude-(opus|sonnet)-4-6(-|$)"), frozenset({"enabled", "disabled", "adaptive"})),
@@ -18,6 +19,12 @@ _THINKING = (
 def context_window_tokens(model: str) -> int:
     """How much the model can see at once: 200,000 tokens for the 4.5 line, a million for what came after."""
     return 200_000 if _SMALL.match(model) else 1_000_000
+
+
+def binds_thinking(model: str) -> bool:
+    """Whether the model's signed thinking may be bound to all that stands before it, so that nothing of that may be
+    edited in a request (Anthropic's pages on what is new in these models)."""
+    return _BINDING.match(model) is not None
 
 
 def max_output_tokens(model: str) -> int:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .agent import Agent
+from .compaction import Compaction, compaction_due, sent_fragments
 from .run import Run
-from .transcript import Fragment
+from .transcript import Fragment, weight
 from .usage import WorstCase, worst_case
 
 _CHARS_PER_TOKEN = 3
@@ -25,22 +26,25 @@ class NextCall:
 
     max_tokens: int
     at_worst: WorstCase
+    compaction: Compaction | None = None
+    """What is cleared before it is made."""
 
 
 def next_call(agent: Agent, run: Run, fragments: Sequence[Fragment]) -> NextCall:
     """The call that a run with this transcript makes next."""
     max_tokens = run.streaks.max_tokens or agent.max_tokens
     known = run.context_tokens + _new_bytes(agent, run, fragments) // _CHARS_PER_TOKEN
-    return NextCall(
-        max_tokens=max_tokens, at_worst=worst_case(agent.model, input_tokens=known, output_tokens=max_tokens)
-    )
+    compaction = compaction_due(agent, run, fragments, tokens=known, max_tokens=max_tokens)
+    input_tokens = compaction.tokens_after if compaction else known
+    at_worst = worst_case(agent.model, input_tokens=input_tokens, output_tokens=max_tokens)
+    return NextCall(max_tokens=max_tokens, at_worst=at_worst, compaction=compaction)
 
 
 def _new_bytes(agent: Agent, run: Run, fragments: Sequence[Fragment]) -> int:
     """What is sent for the first time, in bytes: all of it before the first answer."""
     if not run.context_tokens:
-        return len(agent.head) + sum(map(len, fragments))
+        return len(agent.head) + sum(map(weight, sent_fragments(agent, fragments, run.cleared)))
     at = len(fragments)
     while at and not fragments[at - 1].startswith(_SAID):
         at -= 1
-    return sum(map(len, fragments[at:]))
+    return sum(map(weight, fragments[at:]))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from .models import thinking_kinds
+from .models import binds_thinking, thinking_kinds
 
 BETAS = frozenset(
     {
@@ -39,8 +39,9 @@ SERVER_TOOLS = re.compile(
 )
 """Tools that the API runs itself, by their type."""
 
+CLEAR_TOOL_USES = "clear_tool_uses_20250919"
 _EDITS = {
-    "clear_tool_uses_20250919": "context-management-2025-06-27",
+    CLEAR_TOOL_USES: "context-management-2025-06-27",
     "clear_thinking_20251015": "context-management-2025-06-27",
     "compact_20260112": "compact-2026-01-12",
 }
@@ -58,6 +59,21 @@ class RequestFields:
     server_tools: tuple[Mapping[str, Any], ...] = ()
     """Entries of `tools` that the API runs itself."""
     betas: tuple[str, ...] = ()
+
+    def bears_edits(self, model: str) -> bool:
+        """Whether earlier messages may be edited in what is sent: the API does not edit them itself, and no thinking is
+        bound to them, or what is bound may be dropped."""
+        if "context_management" in self.body:
+            return False
+        thinking = self.body.get("thinking", {})
+        is_dropped = thinking.get("block_binding", {}).get("prefix_mismatch_behavior") == "drop_block"
+        return is_dropped or thinking.get("type") == "disabled" or not binds_thinking(model)
+
+    def with_edit(self, edit: Mapping[str, Any]) -> RequestFields:
+        """These, with one edit that the API makes of the context, and the beta that it needs."""
+        body = {**self.body, "context_management": {"edits": [dict(edit)]}}
+        betas = dict.fromkeys((*self.betas, _EDITS[edit["type"]]))
+        return replace(self, body=body, betas=tuple(betas))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back."""

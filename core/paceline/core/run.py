@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from . import repeats
-from .ids import AgentDigest, RunId
+from .ids import OTHER_AGENTS, AgentDigest, RunId
 from .lifecycle import State
 from .usage import Usage, WorstCase
+
+
+class Overflow(IntEnum):
+    """What became of a conversation that did not fit the model's window any more."""
+
+    NONE = 0
+    TOLD = 1
+    """The API said so: room must be made before the turn is taken again."""
+    MADE_ROOM = 2
+    """It was made: if the API says so once more, the run is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +43,8 @@ class Streaks:
     """Answers in a row that should have been handed in by `finish`."""
     asked: repeats.History = ()
     """What the last turns asked for, as far as repeats are looked for in it."""
+    overflow: Overflow = Overflow.NONE
+    """Of this turn."""
 
     def next_turn(self, *, error_turns: int, pauses: int = 0, empties: int = 0, reminders: int = 0) -> Streaks:
         """After an answer that moves the run on: what concerns only this turn is forgotten."""
@@ -41,7 +54,8 @@ class Streaks:
         """As stored; empty where nothing is in a row, as is the rule."""
         values = (self.failures, self.throttles, self.pauses, self.empties, self.cuts, self.losses, self.max_tokens)
         of_calls = (self.error_turns, self.reminders, repeats.encode(self.asked))
-        stored = (*values, *of_calls) if any(of_calls) else values
+        stored = (*values, *of_calls) if any(of_calls) or self.overflow else values
+        stored = (*stored, int(self.overflow)) if self.overflow else stored
         return ",".join(map(str, stored)) if any(stored) else ""
 
     @classmethod
@@ -49,6 +63,7 @@ class Streaks:
         if not text:
             return cls()
         values = text.split(",")
+        overflow = Overflow(int(values[_VALUES])) if len(values) > _VALUES else Overflow.NONE
         *counts, asked = values[:_VALUES] if len(values) > _PLAIN_VALUES else (*values, "0", "0", "")
         failures, throttles, pauses, empties, cuts, losses, max_tokens, error_turns, reminders = map(int, counts)
         return cls(
@@ -62,13 +77,15 @@ class Streaks:
             error_turns=error_turns,
             reminders=reminders,
             asked=repeats.decode(asked),
+            overflow=overflow,
         )
 
 
 _PLAIN_VALUES = 7
 """Values that are stored where nothing is known of calls; earlier versions wrote no more."""
 _VALUES = 10
-"""Values that are known here; later versions may write more behind them."""
+"""Values that are stored where something is known of calls. Behind them stands what the window had no room for, if that
+is so; later versions may write more behind that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +128,24 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContextUsed:
+    """The most of the model's context window that a run has used: its input tokens over the window, in millionths."""
+
+    model: str
+    millionths: int
+
+    def encode(self) -> str:
+        """As stored."""
+        return f"{self.millionths}|{self.model}"
+
+    @classmethod
+    def decode(cls, text: str) -> ContextUsed | None:
+        """What `encode` wrote; None for nothing."""
+        millionths, _, model = text.partition("|")
+        return cls(model=model, millionths=int(millionths)) if text else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A run, as its record says. Times are milliseconds since the epoch, by the server's clock."""
 
@@ -139,3 +174,9 @@ class Run:
     cancel_requested: bool = False
     container: str = ""
     """Where the API ran code for this run, last."""
+    cleared: int = 0
+    """Messages before this one are sent without the content of their tool results: see `compaction`."""
+    label: str = OTHER_AGENTS
+    """The agent's name, as its runs are counted."""
+    context_used: ContextUsed | None = None
+    """None before the first answer."""

@@ -17,13 +17,15 @@ from typing import assert_never
 from . import finish
 from .agent import Agent
 from .answer import Answer, Billed, Call
+from .compaction import may_clear
 from .endings import ErrorClass, Outcome, StopReason
 from .ids import CallId
 from .limits import breach, seconds_left, tool_errors
+from .metrics import HoldReason
 from .models import max_output_tokens
 from .next_call import NextCall
 from .repeats import Repeats, find_repeats, nudge
-from .run import Run, Streaks
+from .run import Overflow, Run, Streaks
 from .transcript import (
     GO_ON_AFTER_CUT,
     GO_ON_AFTER_NOTHING,
@@ -43,6 +45,10 @@ _JITTER = 0.25
 _AFTER_CUT = user_text(GO_ON_AFTER_CUT)
 _AFTER_NOTHING = user_text(GO_ON_AFTER_NOTHING)
 _REMINDER = user_text(finish.REMINDER)
+
+_NO_ROOM = Outcome(
+    reason=StopReason.CONTEXT_WINDOW, message="the conversation no longer fits the model's context window"
+)
 
 
 # What has happened ---------------------------------------------------------------------------------------------------
@@ -117,12 +123,16 @@ class CallModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCalls:
-    """Append the assistant message, then run its calls; but for those that are `answered` here, with an error."""
+    """Append the assistant message, then run its calls; but for those that are `answered` here, with an error.
+
+    `repeated` of them are so because they came again and again.
+    """
 
     append: Fragment
     calls: tuple[Call, ...]
     streaks: Streaks
     answered: Mapping[CallId, str] = field(default_factory=dict)
+    repeated: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +152,7 @@ class Hold:
     reason: str
     holds_model: bool
     streaks: Streaks
+    counted_as: HoldReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +184,8 @@ def next_step(agent: Agent, run: Run, happening: Happening) -> Step:
 def _before_call(agent: Agent, run: Run, begun: TurnBegun) -> CallModel | Finish:
     if run.cancel_requested:
         return Finish(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled"))
+    if run.streaks.overflow is Overflow.TOLD and not begun.call.compaction:
+        return Finish(outcome=_NO_ROOM)
     outcome = tool_errors(agent.limits, _error_turns(run, begun.all_failed)) or breach(
         agent, run, call=begun.call.at_worst, now_ms=begun.now_ms
     )
@@ -203,10 +216,15 @@ def _after_answer(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
             message = f"the model refused: {answered.answer.refusal}"
             return Finish(outcome=Outcome(reason=StopReason.REFUSAL, message=message))
         case "model_context_window_exceeded":
-            message = "the conversation no longer fits the model's context window"
-            return Finish(outcome=Outcome(reason=StopReason.CONTEXT_WINDOW, message=message))
+            return _overflowed(agent, run)
         case other:
             return _broken(agent, run, f"the answer's stop reason is {other!r}")
+
+
+def _overflowed(agent: Agent, run: Run) -> GoOn | Finish:
+    if run.streaks.overflow or not may_clear(agent):
+        return Finish(outcome=_NO_ROOM)
+    return GoOn(append=(), advance=False, streaks=replace(run.streaks, overflow=Overflow.TOLD))
 
 
 def _moved_on(run: Run, answered: ModelAnswered, *, pauses: int = 0, empties: int = 0, reminders: int = 0) -> Streaks:
@@ -263,6 +281,7 @@ def _asked(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
         calls=answer.calls,
         streaks=replace(_moved_on(run, answered), asked=repeats.history),
         answered={repeat.call.call_id: nudge(repeat) for repeat in repeats.found},
+        repeated=len(repeats.found),
     )
 
 
@@ -325,9 +344,21 @@ def _after_failure(agent: Agent, run: Run, failure: ModelCallFailed) -> Hold | F
         case FailureKind.THROTTLED:
             streaks = replace(run.streaks, throttles=run.streaks.throttles + 1)
             seconds = _wait_seconds(failure, streaks.throttles)
-            return Hold(seconds=seconds, reason=failure.message, holds_model=True, streaks=streaks)
+            return Hold(
+                seconds=seconds,
+                reason=failure.message,
+                holds_model=True,
+                streaks=streaks,
+                counted_as=HoldReason.THROTTLED,
+            )
         case FailureKind.UNREADY:
-            return Hold(seconds=_UNREADY_SECONDS, reason=failure.message, holds_model=False, streaks=run.streaks)
+            return Hold(
+                seconds=_UNREADY_SECONDS,
+                reason=failure.message,
+                holds_model=False,
+                streaks=run.streaks,
+                counted_as=HoldReason.UNREADY,
+            )
         case FailureKind.TRANSIENT:
             return _retry(agent, run, failure)
         case _:
@@ -340,7 +371,9 @@ def _retry(agent: Agent, run: Run, failure: ModelCallFailed) -> Hold | Finish:
         message = f"{streaks.failures} tries of one call failed; the last: {failure.message}"
         return Finish(outcome=Outcome(reason=StopReason.MODEL_ERROR, message=message))
     seconds = _wait_seconds(failure, streaks.failures)
-    return Hold(seconds=seconds, reason=failure.message, holds_model=False, streaks=streaks)
+    return Hold(
+        seconds=seconds, reason=failure.message, holds_model=False, streaks=streaks, counted_as=HoldReason.RETRY
+    )
 
 
 def _wait_seconds(failure: ModelCallFailed, times: int) -> float:

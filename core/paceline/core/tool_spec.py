@@ -9,6 +9,9 @@ from typing import Any
 
 from .known_fields import known_fields
 
+READ_RESULT = "read_result"
+"""The name of the built-in tool that reads what the model was not shown, or is not shown any more."""
+
 MAX_RESULT_CHARS = 20_000
 """What a result may be long, unless its tool says otherwise: more is shown to the model as head and tail."""
 

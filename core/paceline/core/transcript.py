@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NewType
 
@@ -20,6 +20,10 @@ Fragment = NewType("Fragment", bytes)
 
 _ERROR_MARK = b'"is_error":true'
 """As `result_block` writes it."""
+
+_IMAGE_MARK = b'"image"'
+_IMAGE_BYTES = 15_000
+"""More than any image is worth in tokens (Anthropic's page on vision), at three bytes of text a token."""
 
 Message = Mapping[str, Any]
 Block = Mapping[str, Any]
@@ -68,6 +72,22 @@ def dump(value: object) -> bytes:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
+def weight(fragment: Fragment) -> int:
+    """The bytes of a message, as far as they stand for tokens: an image counts as so many, however large its data."""
+    if fragment.find(_IMAGE_MARK) < 0:
+        return len(fragment)
+    data = [len(block["source"].get("data", "")) for block in _images(json.loads(fragment)["content"])]
+    return len(fragment) - sum(data) + sum(min(size, _IMAGE_BYTES) for size in data)
+
+
+def _images(blocks: object) -> Iterator[Block]:
+    for block in blocks if isinstance(blocks, list) else ():
+        if block["type"] == "image":
+            yield block
+        elif block["type"] == "tool_result":
+            yield from _images(block.get("content"))
+
+
 def check_next(previous: Fragment | None, following: Fragment) -> None:
     """Raises InvalidTranscript if `following` cannot stand after `previous` (None: at the beginning)."""
     _check_pair(None if previous is None else json.loads(previous), json.loads(following))
@@ -112,6 +132,22 @@ def all_failed(fragment: Fragment) -> bool | None:
 def text_of(message: Message) -> str:
     """All text of a message."""
     return "".join(block["text"] for block in message["content"] if block["type"] == "text")
+
+
+def result_text(fragments: Iterable[Fragment], call: CallId) -> str | None:
+    """The text of a call's result, as the transcript has it; None where there is none. An image is only named."""
+    for fragment in fragments:
+        if fragment.find(f'"{call}"'.encode()) >= 0:
+            for block in json.loads(fragment)["content"]:
+                if block["type"] == "tool_result" and block["tool_use_id"] == call:
+                    return _content_text(block.get("content") or "")
+    return None
+
+
+def _content_text(content: str | Sequence[Block]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n\n".join(str(block.get("text") or f"({block['type']})") for block in content)
 
 
 def awaits_server(message: Message) -> bool:

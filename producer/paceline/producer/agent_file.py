@@ -15,10 +15,12 @@ from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from paceline.core.agent import Agent, Limits
+from paceline.core.compaction import cleared_by_api
 from paceline.core.errors import AgentFileError, UsageError
 from paceline.core.finish import FINISH_TOOL, schema_problem
 from paceline.core.ids import CallId, RunId
 from paceline.core.models import max_output_tokens
+from paceline.core.request_fields import CLEAR_TOOL_USES
 from paceline.core.tool_spec import Approval, ToolSpec
 from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.core.usage import is_priced
@@ -38,9 +40,6 @@ from .passed_through import (
 from .template import BadTemplate, Template, read_template
 from .yaml_lines import KeyPath, NotYaml, YamlFile, read_yaml
 
-NOT_YET = ("compact_at",)
-"""Keys of the design that this release does not read yet."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFile:
@@ -48,6 +47,8 @@ class AgentFile:
 
     agent: Agent
     template: Template | None
+    notes: tuple[str, ...] = ()
+    """What will be done otherwise than one might think; for whoever submits it."""
 
 
 _Positive = Annotated[int, Field(gt=0)]
@@ -76,6 +77,7 @@ class _FileSection(PassedThroughSection):
     model_attempts: _Positive = 1
     empty_retries: Annotated[int, Field(ge=0)] = 0
     pauses: Annotated[int, Field(ge=0)] = 0
+    compact_at: Annotated[float, Field(gt=0, le=1)] | None = None
     on_unknown_effect: Literal["wait", "stop", "tell"] = "wait"
     finish: dict[str, Any] | None = None
 
@@ -105,8 +107,22 @@ def load_agent_file(path: str | os.PathLike[str], *, search_paths: Iterable[str 
         *_finish_problems(section.finish, tools),
         *_agent_problems(agent),
     ]
+    is_left_to_api = section.compact_at is not None and not agent.passed_through.bears_edits(agent.model)
+    if is_left_to_api and "context_management" in agent.passed_through.body:
+        message = "the API edits the context already, by `context_management`: take one of the two out"
+        problems.append(Problem(at=("compact_at",), message=message))
     _raise_if(file, yaml_file, problems)
+    if is_left_to_api:
+        return AgentFile(agent=cleared_by_api(agent), template=template, notes=(_told_of_clearing(agent),))
     return AgentFile(agent=agent, template=template)
+
+
+def _told_of_clearing(agent: Agent) -> str:
+    return (
+        f"the thinking of {agent.model} is bound to all that stands before it, so nothing is cleared here: past "
+        f"compact_at ({agent.compact_at:g} of its window) the API clears old tool results itself, by an edit of "
+        f"{CLEAR_TOOL_USES}"
+    )
 
 
 def _read(file: Path) -> YamlFile:
@@ -161,8 +177,6 @@ def _problem(error: ErrorDetails) -> Problem:
 
 
 def _unknown_key(at: KeyPath) -> str:
-    if ".".join(map(str, at)) in NOT_YET:
-        return "not supported yet: take it out"
     if at[-1] in NOT_TAKEN:
         return NOT_TAKEN[str(at[-1])]
     section = _SECTIONS.get(at[0], _FileSection)

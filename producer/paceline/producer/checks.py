@@ -186,8 +186,9 @@ def _workers(fleet: Fleet, get_workers: str) -> Iterator[Check]:
 
 def _agent(path: Path, settings: ProducerSettings) -> Check:
     try:
-        agent = load_agent_file(path, search_paths=settings.tools_path).agent
+        file = load_agent_file(path, search_paths=settings.tools_path)
     except PacelineError as error:
         return Check(name="agent", mark=Mark.FAIL, found=str(error), fix=_MEND_AGENT)
+    agent = file.agent
     tools = ", ".join(tool.name for tool in agent.tools) or "no tools"
-    return Check(name="agent", mark=Mark.OK, found=f"{agent.name} on {agent.model}: {tools}")
+    return Check(name="agent", mark=Mark.OK, found="; ".join([f"{agent.name} on {agent.model}: {tools}", *file.notes]))

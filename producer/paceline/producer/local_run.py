@@ -82,6 +82,8 @@ def run_locally(
         output = _output(options, fleet, name)
         for problem in fleet.check():
             screen.say(f"warning: {problem}")
+        for note in file.notes:
+            screen.say(f"note: {note}")
         before = fleet.batch(name).status().counts if fleet.has_batch(name) else None
         simulator = stack.enter_context(_simulator(options))
         workers = stack.enter_context(

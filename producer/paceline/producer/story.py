@@ -12,6 +12,7 @@ from paceline.core.ids import trace_id
 from paceline.core.ledger import (
     AttemptLost,
     CallRan,
+    Compacted,
     EffectInDoubt,
     EffectRuledOut,
     Ended,
@@ -118,6 +119,8 @@ def told(entry: Entry) -> str:
             )
         case EffectRuledOut():
             return f"{_SOURCES[entry.source]}: tool {entry.tool} has not taken effect, it may run ({entry.call})"
+        case Compacted():
+            return _compaction(entry)
         case Held():
             return f"on hold for {duration(entry.wait_seconds)}: {entry.reason}"
         case AttemptLost():
@@ -135,6 +138,19 @@ def told(entry: Entry) -> str:
             return f"ended: {entry.reason}" + (f": {entry.message}" if entry.message else "")
         case _:
             assert_never(entry)
+
+
+def _compaction(entry: Compacted) -> str:
+    done = (
+        f"{entry.results} old tool results cleared from what is sent: about {count_text(entry.tokens_before)} tokens "
+        f"become {count_text(entry.tokens_after)}"
+    )
+    if entry.saved_nanousd is None or entry.rewrite_nanousd is None:
+        return f"{done}; what that saves is unknown, as the model's price is"
+    saved, rewrite = (dollars(cost_usd(nanousd, 0)) for nanousd in (entry.saved_nanousd, entry.rewrite_nanousd))
+    return (
+        f"{done}; over {entry.expected_turns} turns to come that saves {saved}, the cache written anew costs {rewrite}"
+    )
 
 
 _SOURCES: dict[Source, str] = {

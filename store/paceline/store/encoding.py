@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from paceline.core.errors import NewerVersion
-from paceline.core.ids import AgentDigest, BatchName, CallId, Incarnation, RunId
+from paceline.core.ids import OTHER_AGENTS, AgentDigest, BatchName, CallId, Incarnation, RunId
 from paceline.core.known_fields import known_fields
 from paceline.core.ledger import AttemptLost, Entry, ModelCalled
 from paceline.core.ledger import encode as encode_entry
 from paceline.core.lifecycle import State
-from paceline.core.run import Run, Spent, Streaks
+from paceline.core.metrics import Counts
+from paceline.core.run import ContextUsed, Run, Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.usage import Usage
 
@@ -22,13 +23,14 @@ from .port import (
     BatchInfo,
     CallResult,
     CallState,
+    CountedAgent,
     Doubt,
     OpenCall,
     RunRecord,
     TurnWrite,
     WorkerReport,
 )
-from .scripts import Argument, flat
+from .scripts import Argument, flat, pairs
 
 Fields = Mapping[bytes, bytes]
 
@@ -70,6 +72,9 @@ def read_run(run_id: RunId, stored: Fields) -> Run:
         hold_reason=text(stored, b"why"),
         cancel_requested=stored.get(b"cancel") == b"1",
         container=text(stored, b"container"),
+        cleared=number(stored, b"cleared"),
+        label=text(stored, b"label") or OTHER_AGENTS,
+        context_used=ContextUsed.decode(text(stored, b"used")),
     )
 
 
@@ -113,12 +118,18 @@ def read_record(run_id: RunId, stored: Fields) -> RunRecord:
 def write_arguments(write: TurnWrite) -> list[Argument]:
     """A TurnWrite as `take_write` in lib.lua reads it."""
     usage, spent = write.spent.usage, write.spent
-    return flat(
+    told = flat(
         list(write.append),
         [encode_entry(entry) for entry in write.ledger],
         write.streaks.encode(),
         "" if write.context_tokens is None else write.context_tokens,
         write.container,
+        "" if write.cleared is None else write.cleared,
+        write.context_used.encode() if write.context_used else "",
+    )
+    return [
+        *told,
+        *pairs(write.counts.items()),
         usage.input,
         usage.cache_read,
         usage.cache_write,
@@ -131,7 +142,7 @@ def write_arguments(write: TurnWrite) -> list[Argument]:
         spent.possibly_billed_nanousd,
         _count(write.ledger, ModelCalled),
         _count(write.ledger, AttemptLost),
-    )
+    ]
 
 
 def result_arguments(result: CallResult) -> list[Argument]:
@@ -143,6 +154,7 @@ def result_arguments(result: CallResult) -> list[Argument]:
         result.entry.took_ms,
         int(result.whole is not None),
         result.whole or "",
+        *pairs(result.counts.items()),
     ]
 
 
@@ -219,10 +231,7 @@ def read_doubt(stored: bytes) -> Doubt | None:
 
 def read_counts(shards: Sequence[Fields]) -> BatchCounts:
     """A batch's totals over all shards."""
-    totals: dict[bytes, int] = {}
-    for shard in shards:
-        for name, value in shard.items():
-            totals[name] = totals.get(name, 0) + int(value)
+    totals = _summed(shards)
     stored = {name: str(value).encode() for name, value in totals.items()}
     return BatchCounts(
         states={state: number(stored, f"state:{state}".encode()) for state in State},
@@ -230,6 +239,19 @@ def read_counts(shards: Sequence[Fields]) -> BatchCounts:
         turns=number(stored, b"turns"),
         spent=read_spent(stored),
     )
+
+
+def read_metrics(shards: Sequence[Fields]) -> Counts:
+    """What was counted, over all shards."""
+    return {name.decode(): value for name, value in _summed(shards).items()}
+
+
+def _summed(shards: Sequence[Fields]) -> dict[bytes, int]:
+    totals: dict[bytes, int] = {}
+    for shard in shards:
+        for name, value in shard.items():
+            totals[name] = totals.get(name, 0) + int(value)
+    return totals
 
 
 def _with_prefix(totals: Mapping[bytes, int], prefix: bytes) -> dict[str, int]:
@@ -247,6 +269,17 @@ def batch_fields(batch: BatchInfo) -> dict[str, str | int]:
         "agent_name": batch.agent_name,
         "opened": batch.opened_ms,
     }
+
+
+def encode_counted_agent(agent: CountedAgent) -> bytes:
+    """A value of the hash of agents that are counted by name."""
+    data = {"version": RECORD_VERSION, "model": agent.model, "cost_budget_usd": agent.cost_budget_usd}
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def decode_counted_agent(stored: bytes) -> CountedAgent:
+    """The agent that `encode_counted_agent` wrote; members that are not known here are passed over."""
+    return CountedAgent(**known_fields(CountedAgent, json.loads(stored)))
 
 
 def read_batch(stored: Fields) -> BatchInfo:

@@ -12,18 +12,20 @@
 | `{prefix}:{NN}:due` | sorted set | every transition; a run leaves it when it ends | while a run of the shard lives |
 | `{prefix}:{NN}:dead` | sorted set | finish, redrive | the shard's last failure + retention |
 | `{prefix}:{NN}:counts:<tag>` | hash | every transition | while a run of it is not over there; then as the batch |
+| `{prefix}:{NN}:metrics` | hash | whatever is counted | the last submission, ending or `keep` + retention |
 | `{prefix}:{NN}:mark` | string | confirmations, so that there is a write to wait for | last confirmation + retention |
 | `{prefix}:batch:{<tag>}` | hash | open_batch | while a run of it is not over; the last use + retention |
 | `{prefix}:rows:{<tag>}` | sorted set | submit | as the batch |
 | `{prefix}:batches` | sorted set | open_batch, which takes off what is forgotten | as the batches |
+| `{prefix}:agents` | hash | open_batch: the agents that are counted by name | as the batches |
 | `{prefix}:agent:<digest>` | string | put_agent | as the batches of it |
 | `{prefix}:worker:<incarnation>` | string | beat | `alive_seconds` |
 | `{prefix}:workers` | sorted set | beat, retire | the last beat + retention |
 | `{prefix}:hold:<model>` | string | hold_model | as long as the hold |
 | `{prefix}:sweep` | string | may_sweep | less than the pause between two sweeps |
 
-NN is the run's shard. All keys of a run, its shard's `due` and its batch's `counts` there share the hash tag `{NN}`, so
-each transition is one script on Redis Cluster too. Nothing else is touched in the same script.
+NN is the run's shard. All keys of a run, its shard's `due` and `metrics` and its batch's `counts` there share the hash
+tag `{NN}`, so each transition is one script on Redis Cluster too. Nothing else is touched in the same script.
 
 A batch (its rows, its totals) and an agent are used by submissions, endings, cancels and redrives, and by `keep`, which
 the sweeper asks for whenever it looks at runs that are not over: so they live as long as a run of them does.
@@ -56,6 +58,7 @@ class Keys:
             f"{shard}:results:{run}",
             f"{shard}:whole:{run}",
             f"{shard}:dead",
+            f"{shard}:metrics",
         ]
 
     def run(self, run: RunId) -> str:
@@ -85,6 +88,10 @@ class Keys:
         """The index of runs that failed by when they did, one for each shard."""
         return [f"{self.prefix}:{{{shard:02d}}}:dead" for shard in range(SHARDS)]
 
+    def metrics(self) -> list[str]:
+        """What was counted, one for each shard; `core/metrics.py` names the fields."""
+        return [f"{self.prefix}:{{{shard:02d}}}:metrics" for shard in range(SHARDS)]
+
     def counts(self, tag: BatchTag) -> list[str]:
         """A batch's totals, one for each shard."""
         return [f"{self.prefix}:{{{shard:02d}}}:counts:{tag}" for shard in range(SHARDS)]
@@ -105,6 +112,9 @@ class Keys:
 
     def batches(self) -> str:
         return f"{self.prefix}:batches"
+
+    def agents(self) -> str:
+        return f"{self.prefix}:agents"
 
     def agent(self, digest: AgentDigest) -> str:
         return f"{self.prefix}:agent:{digest}"

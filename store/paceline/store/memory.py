@@ -9,13 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from paceline.core import counted
 from paceline.core.endings import Outcome, StopReason
-from paceline.core.ids import AgentDigest, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
+from paceline.core.ids import OTHER_AGENTS, AgentDigest, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
 from paceline.core.ledger import AttemptLost, EffectInDoubt, EffectRuledOut, Entry, ModelCalled, Redriven
 from paceline.core.lifecycle import CAN_GO_ON, TURN_CAN_BEGIN, Event, State, move
+from paceline.core.metrics import AGENTS_COUNTED, Counts, HoldReason, Recovery
 from paceline.core.run import Run, Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment
+from paceline.core.wire import Queue, queue_of_turn
 
 from .port import (
     Asked,
@@ -30,8 +33,10 @@ from .port import (
     CallWritten,
     Cancelled,
     ClaimRequest,
+    CountedAgent,
     Doubt,
     Examined,
+    MetricsRead,
     NewRun,
     NotBegun,
     OpenCall,
@@ -109,6 +114,8 @@ class _Record:
     whole: dict[CallId, str] = field(default_factory=dict)
     """The texts that the model was shown cut."""
     nonce: str = ""
+    wait: HoldReason = HoldReason.OTHER
+    """As what its hold is counted."""
     outcome: Outcome | None = None
     ended_ms: int = 0
 
@@ -178,6 +185,8 @@ class MemoryRunStore:
         self._kept_until_ms: dict[str, int] = {}
         """For each batch's tag and each agent's digest."""
         self._records: dict[RunId, _Record] = {}
+        self._counts: Counter[str] = Counter()
+        self._counted_agents: dict[str, CountedAgent] = {}
         self._workers: dict[Incarnation, tuple[WorkerReport, int]] = {}
         self._former_ms: dict[Incarnation, int] = {}
         self._model_holds_ms: dict[str, int] = {}
@@ -217,6 +226,8 @@ class MemoryRunStore:
         batch.rows[new.run_id] = new.index
         self._keep(tag_of(new.run_id))
         batch.states[State.QUEUED] += 1
+        record = self._records[new.run_id]
+        self._count(counted.stands(record.run, State.QUEUED, record.wait, 1))
         return Submitted.CREATED
 
     def _new_record(self, info: BatchInfo, new: NewRun) -> _Record:
@@ -230,6 +241,7 @@ class MemoryRunStore:
             fence=0,
             submitted_ms=now_ms,
             sent_ms=now_ms,
+            label=info.agent_name if info.agent_name in self._counted_agents else OTHER_AGENTS,
         )
         return _Record(run=run, digest=new.digest, due_ms=now_ms + self._claim_ms, fragments=list(new.first))
 
@@ -251,6 +263,8 @@ class MemoryRunStore:
         return _begun(record, self._now_ms())
 
     def _claim(self, record: _Record, claim: ClaimRequest) -> None:
+        due_ms = max(record.run.sent_ms, record.run.hold_until_ms)
+        self._count(counted.waited(queue_of_turn(record.run), due_ms, self._now_ms()))
         self._move(record, Event.BEGIN)
         record.run = replace(
             record.run,
@@ -287,11 +301,19 @@ class MemoryRunStore:
         return Written.WRITTEN
 
     async def hold(
-        self, held: TurnClaim, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False
+        self,
+        held: TurnClaim,
+        write: TurnWrite,
+        *,
+        seconds: float,
+        reason: str,
+        counted_as: HoldReason = HoldReason.OTHER,
+        timed: bool = False,
     ) -> Written:
         record = self._in_turn(held)
         if record is None:
             return Written.LOST
+        record.wait = counted_as
         if self._write(record, write, Event.HOLD):
             _give_back(record)
             until_ms = self._now_ms() + _ms(seconds)
@@ -333,6 +355,8 @@ class MemoryRunStore:
                 return NotBegun.WAITS
             if call.awaits_person:
                 return NotBegun.IN_DOUBT
+            if not call.attempt and call.call.effect is not Effect.ONCE:
+                self._count(counted.waited(Queue.TOOLS, record.run.sent_ms, self._now_ms()))
             call.claim_for(claim, self._now_ms())
         return CallBegun(call=call.call, attempt=call.attempt, agent=record.run.agent, doubt=call.doubt)
 
@@ -420,6 +444,11 @@ class MemoryRunStore:
             if record.due_ms is not None:
                 record.due_ms = self._now_ms() + _ms(seconds)
 
+    async def let_go(self, run_id: RunId) -> None:
+        record = self._find(run_id)
+        if record and record.run.state.is_terminal:
+            record.due_ms = None
+
     async def look_again(self, held: TurnClaim, *, seconds: float) -> None:
         record = self._held(held)
         if record and not record.run.state.is_terminal:
@@ -431,6 +460,7 @@ class MemoryRunStore:
             return Written.LOST
         record.due_ms = self._now_ms() + _ms(seconds)
         record.run = replace(record.run, sent_ms=self._now_ms())
+        self._count(counted.recovered(Recovery.MESSAGE))
         if record.run.state is State.IN_TOOLS and record.run.owner:
             record.run = replace(record.run, fence=record.run.fence + 1)
             _give_back(record)
@@ -456,6 +486,8 @@ class MemoryRunStore:
         if record is None or call is None:
             return Written.LOST
         call.give_back(lost=lost)
+        if lost:
+            self._count(counted.recovered(Recovery.CALL))
         if record.run.cancel_requested:
             self._end_when_quiet(record)
         return Written.WRITTEN
@@ -468,6 +500,8 @@ class MemoryRunStore:
         known = call.doubt or Doubt(asked=asked, worker=call.owner, began_ms=call.began_ms)
         call.doubt = replace(known, asked=asked)
         call.give_back(lost=lost)
+        if lost:
+            self._count(counted.recovered(Recovery.DOUBT))
         record.ledger.append(entry)
         if record.run.cancel_requested:
             self._end_when_quiet(record)
@@ -506,6 +540,7 @@ class MemoryRunStore:
             record.run = replace(record.run, cancel_requested=True)
             return Cancelled.REQUESTED
         self._end(record, _CANCELLED)
+        record.due_ms = self._now_ms()
         return Cancelled.CANCELLED
 
     async def resolve(self, run_id: RunId, call_id: CallId, entry: EffectRuledOut | CallResult) -> Resolved:
@@ -613,6 +648,19 @@ class MemoryRunStore:
             spent=batch.spent,
         )
 
+    async def count_agent(self, name: str, agent: CountedAgent) -> None:
+        if name in self._counted_agents or len(self._counted_agents) < AGENTS_COUNTED:
+            self._counted_agents[name] = agent
+
+    async def metrics(self) -> MetricsRead:
+        return MetricsRead(
+            now_ms=self._now_ms(),
+            counts=dict(self._counts),
+            agents=dict(self._counted_agents),
+            dead_letters=len(await self.dead(limit=len(self._records))),
+            workers=len(await self.workers()),
+        )
+
     async def settle(self) -> None:
         """Nothing here is ever more durable than it was."""
 
@@ -694,10 +742,20 @@ class MemoryRunStore:
         record.fragments += write.append
         known = record.run.context_tokens if write.context_tokens is None else write.context_tokens
         container = write.container or record.run.container
-        record.run = replace(record.run, context_tokens=known, streaks=write.streaks, container=container)
+        cleared = record.run.cleared if write.cleared is None else write.cleared
+        record.run = replace(
+            record.run,
+            context_tokens=known,
+            streaks=write.streaks,
+            container=container,
+            cleared=cleared,
+            context_used=write.context_used or record.run.context_used,
+        )
+        self._count(write.counts)
 
     def _take_result(self, record: _Record, result: CallResult) -> None:
         self._account(record, Spent(working_ms=result.entry.took_ms, tool_calls=1), [result.entry])
+        self._count(result.counts)
         if result.whole is not None:
             record.whole[result.call_id] = result.whole
 
@@ -715,6 +773,8 @@ class MemoryRunStore:
         states = self._batch_of(record).states
         states[record.run.state] -= 1
         states[state] += 1
+        self._count(counted.stands(record.run, record.run.state, record.wait, -1))
+        self._count(counted.stands(record.run, state, record.wait, 1))
         record.run = replace(record.run, state=state)
 
     def _account(self, record: _Record, spent: Spent, entries: Sequence[Entry]) -> None:
@@ -731,9 +791,18 @@ class MemoryRunStore:
         _forget_hold(record)
         record.run = replace(record.run, fence=record.run.fence + 1)
         record.outcome, record.ended_ms, record.due_ms = outcome, self._now_ms(), None
+        turns = _count(record.ledger, ModelCalled)
+        self._count(
+            counted.ended(
+                record.run, outcome=record.run.state, reason=outcome.reason, turns=turns, ended_ms=record.ended_ms
+            )
+        )
         if record.run.state not in CAN_GO_ON:
             record.calls = {}
         self._batch_of(record).reasons[outcome.reason] += 1
+
+    def _count(self, counts: Counts) -> None:
+        self._counts.update(counts)
 
     def _turn_due(self, record: _Record) -> None:
         _give_back(record)

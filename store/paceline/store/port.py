@@ -15,7 +15,8 @@ from paceline.core.endings import Outcome
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId
 from paceline.core.ledger import CallRan, EffectInDoubt, EffectRuledOut, Entry, Redriven
 from paceline.core.lifecycle import State
-from paceline.core.run import Run, Spent, Streaks
+from paceline.core.metrics import Counts, HoldReason
+from paceline.core.run import ContextUsed, Run, Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment
 
@@ -31,6 +32,14 @@ class BatchInfo:
     agent: AgentDigest
     agent_name: str
     opened_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedAgent:
+    """An agent that is counted by its name, as it was submitted last."""
+
+    model: str
+    cost_budget_usd: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +115,10 @@ class TurnClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnWrite:
-    """What every write at the end of an attempt carries. `spent` is added; `context_tokens` None: as before.
+    """What every write at the end of an attempt carries. `spent` and `counts` are added; `context_tokens` and
+    `context_used` None: as before.
 
-    `container` empty: as before.
+    `container` empty: as before. `cleared` None: as before.
     """
 
     append: tuple[Fragment, ...] = ()
@@ -117,6 +127,10 @@ class TurnWrite:
     streaks: Streaks = field(default_factory=Streaks)
     ledger: tuple[Entry, ...] = ()
     container: str = ""
+    cleared: int | None = None
+    context_used: ContextUsed | None = None
+    counts: Counts = field(default_factory=dict)
+    """What it adds to the metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +197,8 @@ class CallResult:
     block: bytes
     entry: CallRan
     whole: str | None = None
+    counts: Counts = field(default_factory=dict)
+    """What it adds to the metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,6 +349,17 @@ class WorkerReport:
     problems: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsRead:
+    """What the record knows of the fleet. `counts` are totals by field, as `core/metrics.py` names them."""
+
+    now_ms: int
+    counts: Counts
+    agents: Mapping[str, CountedAgent]
+    dead_letters: int
+    workers: int
+
+
 class RunStore(Protocol):
     """The record. Every method may raise InfrastructureError when the record cannot be reached."""
 
@@ -365,9 +392,16 @@ class RunStore(Protocol):
         """Give the claim back: the next turn is due, or this one again."""
 
     async def hold(
-        self, held: TurnClaim, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False
+        self,
+        held: TurnClaim,
+        write: TurnWrite,
+        *,
+        seconds: float,
+        reason: str,
+        counted_as: HoldReason = HoldReason.OTHER,
+        timed: bool = False,
     ) -> Written:
-        """Give the claim back: this turn is due again in so many seconds.
+        """Give the claim back: this turn is due again in so many seconds. `reason` is told, `counted_as` is counted.
 
         `timed`: its message is sent then. Else that is left to the sweeper.
         """
@@ -416,6 +450,9 @@ class RunStore(Protocol):
     async def look_in(self, run_ids: Sequence[RunId], *, seconds: float) -> None:
         """Look at these in so many seconds, whatever they are."""
 
+    async def let_go(self, run_id: RunId) -> None:
+        """Look no more at a run that is over: one that was cancelled while nobody worked on it is looked at once."""
+
     async def look_again(self, held: TurnClaim, *, seconds: float) -> None:
         """Look at the run again in so many seconds; no effect if it has moved."""
 
@@ -454,7 +491,10 @@ class RunStore(Protocol):
     # Control and reading
 
     async def cancel(self, run_id: RunId) -> Cancelled:
-        """End the run as cancelled, at once or as soon as what is running has stopped."""
+        """End the run as cancelled, at once or as soon as what is running has stopped.
+
+        One that ends at once is due to be looked at: no worker knows of its end.
+        """
 
     async def resolve(self, run_id: RunId, call_id: CallId, entry: EffectRuledOut | CallResult) -> Resolved:
         """A person's decision about a call in doubt: it has not taken effect and may run, or this is its result.
@@ -504,6 +544,15 @@ class RunStore(Protocol):
 
     async def counts(self, tag: BatchTag) -> BatchCounts:
         """A batch's totals."""
+
+    async def count_agent(self, name: str, agent: CountedAgent) -> None:
+        """Have the runs of this agent counted by its name from now on, if there is room for one more.
+
+        It is kept for a retention, and as long as batches are.
+        """
+
+    async def metrics(self) -> MetricsRead:
+        """Everything that was counted, and what only a look at the record tells."""
 
     async def settle(self) -> None:
         """Return when all that was read before is as durable as the record was asked to be."""

@@ -14,11 +14,23 @@ from redis.exceptions import NoScriptError
 
 from paceline.core.endings import Outcome
 from paceline.core.errors import Bug, NewerVersion
-from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
+from paceline.core.ids import (
+    OTHER_AGENTS,
+    SHARDS,
+    AgentDigest,
+    BatchName,
+    BatchTag,
+    CallId,
+    Incarnation,
+    RunId,
+    batch_tag,
+    tag_of,
+)
 from paceline.core.ledger import EffectInDoubt, EffectRuledOut, Entry, Redriven
 from paceline.core.ledger import decode as decode_entry
 from paceline.core.ledger import encode as encode_entry
 from paceline.core.lifecycle import MOVES, State, move
+from paceline.core.metrics import AGENTS_COUNTED, HoldReason
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment
 
@@ -38,7 +50,9 @@ from .port import (
     CallWritten,
     Cancelled,
     ClaimRequest,
+    CountedAgent,
     Examined,
+    MetricsRead,
     NewRun,
     NotBegun,
     OpenCall,
@@ -144,8 +158,10 @@ class RedisRunStore:
                 # The rows first: a row without a run is skipped by readers, a run without a row would be invisible.
                 pipe.zadd(rows, {run.run_id: run.index for run in runs}, nx=True)
                 pipe.expire(rows, self._retention_s)
-                await pipe.execute()
-        calls = [(run.run_id, flat(batch.agent, run.row_id, run.digest, nonce, list(run.first))) for run in runs]
+                pipe.hexists(self.keys.agents(), batch.agent_name)
+                *_, is_counted = await pipe.execute()
+        label = batch.agent_name if is_counted else OTHER_AGENTS
+        calls = [(run.run_id, flat(batch.agent, label, run.row_id, run.digest, nonce, list(run.first))) for run in runs]
         return [Submitted(word.decode()) for word in await self._eval_many(ScriptName.CREATE, calls)]
 
     # A turn
@@ -168,9 +184,17 @@ class RedisRunStore:
         return await self._write(ScriptName.GO_ON, held, [int(advance)], write)
 
     async def hold(
-        self, held: TurnClaim, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False
+        self,
+        held: TurnClaim,
+        write: TurnWrite,
+        *,
+        seconds: float,
+        reason: str,
+        counted_as: HoldReason = HoldReason.OTHER,
+        timed: bool = False,
     ) -> Written:
-        return await self._write(ScriptName.HOLD, held, [int(seconds * 1000), reason, int(timed)], write)
+        own: list[Argument] = [int(seconds * 1000), reason, counted_as, int(timed)]
+        return await self._write(ScriptName.HOLD, held, own, write)
 
     async def finish(self, held: TurnClaim, write: TurnWrite, outcome: Outcome) -> Written:
         event = outcome.ending.event
@@ -197,7 +221,7 @@ class RedisRunStore:
         if digest:
             tag = tag_of(run_id)
             keys = [self.keys.batch(tag), self.keys.rows(tag), self.keys.agent(AgentDigest(digest.decode()))]
-            await self._renew([*keys, self.keys.batches()], self._retention_s)
+            await self._renew([*keys, self.keys.batches(), self.keys.agents()], self._retention_s)
 
     async def _renew(self, keys: Sequence[str], seconds: int) -> None:
         """Let these keys live for so many seconds at least; those that live for ever do."""
@@ -293,6 +317,9 @@ class RedisRunStore:
                     pipe.zadd(self.keys.due_of(run_id), {run_id: moment}, xx=True)
                 await pipe.execute()
 
+    async def let_go(self, run_id: RunId) -> None:
+        await self._eval(ScriptName.LET_GO, run_id, [])
+
     async def look_again(self, held: TurnClaim, *, seconds: float) -> None:
         arguments = flat(held.fence, held.turn, int(seconds * 1000))
         await self._eval(ScriptName.LOOK_AGAIN, held.run_id, arguments)
@@ -307,7 +334,8 @@ class RedisRunStore:
         tags, digests = set(tags) - lately.keys(), set(digests) - lately.keys()
         if tags or digests:
             batches = [key for tag in tags for key in self.keys.of_batch(tag)]
-            keys = [*batches, *map(self.keys.agent, digests), self.keys.batches()]
+            fleet = [self.keys.batches(), self.keys.agents(), *self.keys.metrics()]
+            keys = [*batches, *map(self.keys.agent, digests), *fleet]
             await self._renew(keys, self._retention_s + self._keep_every_s)
         self._kept_ms = {**lately, **dict.fromkeys([*tags, *digests], now_ms)}
 
@@ -433,6 +461,36 @@ class RedisRunStore:
                     pipe.hgetall(key)
                 shards = await pipe.execute()
         return encoding.read_counts(shards)
+
+    async def count_agent(self, name: str, agent: CountedAgent) -> None:
+        key = self.keys.agents()
+        with border():
+            async with self.redis.pipeline(transaction=False) as pipe:
+                pipe.hexists(key, name)
+                pipe.hlen(key)
+                is_known, known = await pipe.execute()
+                if is_known or known < AGENTS_COUNTED:
+                    pipe.hset(key, name, encoding.encode_counted_agent(agent))
+                    pipe.expire(key, self._retention_s)
+                    await pipe.execute()
+
+    async def metrics(self) -> MetricsRead:
+        now_ms = await self.now_ms()
+        with border():
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for key in self.keys.metrics():
+                    pipe.hgetall(key)
+                for key in self.keys.dead():
+                    pipe.zcount(key, f"({now_ms - self._retention_s * 1000}", "+inf")
+                pipe.hgetall(self.keys.agents())
+                *read, agents = await pipe.execute()
+        return MetricsRead(
+            now_ms=now_ms,
+            counts=encoding.read_metrics(read[:SHARDS]),
+            agents={name.decode(): encoding.decode_counted_agent(agent) for name, agent in agents.items()},
+            dead_letters=sum(read[SHARDS:]),
+            workers=len(await self.workers()),
+        )
 
     async def settle(self) -> None:
         """What the server has counts: DurableRunStore asks for more."""

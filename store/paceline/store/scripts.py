@@ -9,6 +9,8 @@ from enum import StrEnum
 from functools import cached_property
 from importlib.resources import files
 
+from paceline.core.metrics import OBSERVED_IN_SCRIPTS
+
 
 class ScriptName(StrEnum):
     """The transitions; `lua/<name>.lua` says what each does and answers."""
@@ -25,6 +27,7 @@ class ScriptName(StrEnum):
     RESULTS = "results"
     JOIN = "join"
     EXAMINE = "examine"
+    LET_GO = "let_go"
     LOOK_AGAIN = "look_again"
     SEND_AGAIN = "send_again"
     RECOVER_CALL = "recover_call"
@@ -50,8 +53,17 @@ class Script:
 def load_scripts() -> Mapping[ScriptName, Script]:
     """Every script, read from the package."""
     folder = files(__package__) / "lua"
-    shared = (folder / "lib.lua").read_text()
+    shared = _bounds() + (folder / "lib.lua").read_text()
     return {name: Script(shared + (folder / f"{name}.lua").read_text()) for name in ScriptName}
+
+
+def _bounds() -> str:
+    """The buckets of the metrics that scripts observe, as the Lua function `bounds_of`."""
+    cases = [
+        f"  if metric == '{metric.name}' then return {{{','.join(map(str, metric.bounds))}}} end\n"
+        for metric in OBSERVED_IN_SCRIPTS
+    ]
+    return f"local function bounds_of(metric)\n{''.join(cases)}end\n"
 
 
 Argument = str | bytes | int

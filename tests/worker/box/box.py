@@ -30,6 +30,7 @@ from paceline.tools import Tool, ToolResult
 from paceline.worker.call_result import call_result
 from paceline.worker.messages import TurnMessage
 from paceline.worker.scripted_model import ModelRequest, Reply, ScriptedModel
+from paceline.worker.telemetry.tracer import Tracer
 
 from .broker import Broker
 from .plan import Plan, Strike
@@ -95,9 +96,12 @@ class Over:
 class Box:
     """One run, two workers, and what may happen to them."""
 
-    def __init__(self, play: Play, plan: Plan, agent: Agent, tools: Sequence[Tool] = TOOLS) -> None:
+    def __init__(
+        self, play: Play, plan: Plan, agent: Agent, tools: Sequence[Tool] = TOOLS, tracer: Tracer | None = None
+    ) -> None:
         self._agent = agent
         self.tools = tools
+        self.tracer = tracer
         self._plan = plan
         self._loop = asyncio.get_running_loop()
         self._numbers = count(1)
@@ -222,11 +226,19 @@ class Box:
 
 
 def play_out(
-    play: Play, plan: Plan | None = None, agent: Agent = AGENT, *, tools: Sequence[Tool] | None = None
+    play: Play,
+    plan: Plan | None = None,
+    agent: Agent = AGENT,
+    *,
+    tools: Sequence[Tool] | None = None,
+    tracer: Tracer | None = None,
 ) -> Over:
-    """A run from its submission until nothing happens any more. Workers have `tools` in place of the box's own."""
+    """A run from its submission until nothing happens any more.
+
+    Workers have `tools` in place of the box's own, and tell a `tracer` what they write.
+    """
 
     async def main() -> Over:
-        return await Box(play, plan or Plan(), agent, TOOLS if tools is None else tools).play_out()
+        return await Box(play, plan or Plan(), agent, TOOLS if tools is None else tools, tracer).play_out()
 
     return run_in_virtual_time(main())

@@ -22,8 +22,10 @@ from paceline.worker.liveness import beat_forever
 from paceline.worker.messages import JoinMessage, Message, TurnMessage
 from paceline.worker.model import ModelClient
 from paceline.worker.process import retire
+from paceline.worker.record_clock import now_ms
 from paceline.worker.settings import Settings
 from paceline.worker.sweeper import Sweeper
+from paceline.worker.telemetry.traced_store import traced
 from paceline.worker.turn import take_turn
 
 from .broker import Envelope, ToolCall
@@ -124,7 +126,7 @@ class Worker:
         self.stopping: asyncio.Future[None] | None = None
         self.desk = Desk(
             settings=SETTINGS,
-            store=cast(RunStore, Port(box.store, self, "store")),
+            store=self._store(),
             model=cast(ModelClient, Port(box.model, self, "model")),
             registry=Registry(),
             built_in={made.spec.path: made for made in box.tools},
@@ -136,6 +138,10 @@ class Worker:
         self.desk.background.append(self._start(sweeper.sweep_forever))
         self.working: set[asyncio.Future[None]] = set()
         self.taking = self._start(self._take_messages)
+
+    def _store(self) -> RunStore:
+        store, tracer = cast(RunStore, Port(self.box.store, self, "store")), self.box.tracer
+        return traced(store, tracer, now_ms=now_ms) if tracer else store
 
     async def step(self, what: str, *, reaches_record: bool = False) -> None:
         """Everything a worker does to the outside passes here, and whatever happens to workers happens here."""

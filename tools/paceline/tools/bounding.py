@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from paceline.core.tool_spec import READ_RESULT
+
 MIN_RESULT_CHARS = 400
 """Less would leave no room for text beside the note."""
-
-READ_RESULT = "read_result"
-"""The name of the built-in tool that reads what is left out."""
 
 _LONGEST_NAMED_ID = 100
 _HEAD_SHARE = 0.7  # What a text is about stands first; how it ended stands last.

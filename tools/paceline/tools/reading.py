@@ -1,4 +1,4 @@
-"""`read_result`: how a model pages through a result that was too long to be shown whole."""
+"""`read_result`: how a model pages through a result that was too long to be shown whole, or was cleared since."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated, TypeAlias
 from pydantic import Field
 
 from paceline.core.ids import CallId, RunId
+from paceline.core.tool_spec import READ_RESULT
 
-from .bounding import READ_RESULT
 from .context import ToolContext
 from .decorate import tool
 from .definition import Tool
@@ -22,7 +22,7 @@ PAGE_CHARS = 20_000
 _NOTES_CHARS = 500
 
 WholeResult: TypeAlias = Callable[[RunId, CallId], Awaitable[str | None]]
-"""The whole text of a call's result in the record; None if the call is unknown or its result was shown whole."""
+"""The whole text of a call's result in the record; None if there is none."""
 
 
 def read_result_tool(whole_result: WholeResult) -> Tool:
@@ -30,18 +30,18 @@ def read_result_tool(whole_result: WholeResult) -> Tool:
 
     @tool(effect="reads", placement="inline", name=READ_RESULT, max_result_chars=PAGE_CHARS + _NOTES_CHARS)
     async def read_result(
-        call_id: Annotated[str, Field(description="The call, as the note in the shortened result names it.")],
+        call_id: Annotated[str, Field(description="The call, as the note in the result names it.")],
         offset: Annotated[int, Field(ge=0, description="Characters to skip.")] = 0,
         limit: Annotated[int, Field(ge=1, le=PAGE_CHARS, description="Characters to return.")] = PAGE_CHARS // 2,
         *,
         ctx: ToolContext,
     ) -> str:
-        """Read a part of an earlier tool result of which only the head and the tail were shown."""
+        """Read an earlier tool result that was cleared, or of which only the head and the tail were shown."""
         whole = await whole_result(ctx.run_id, CallId(call_id))
         if whole is None:
             raise ToolError(
-                f"no shortened result is kept for call {call_id[:100]!r}",
-                hint="take the call_id from the note inside a shortened result; results without one are whole already",
+                f"there is no result of a call {call_id[:100]!r}",
+                hint="take the call_id from the note in a result that was cleared or shortened",
             )
         return page(whole, offset=offset, limit=limit)
 

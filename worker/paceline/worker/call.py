@@ -6,8 +6,10 @@ import asyncio
 import logging
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
+from paceline.core import counted
 from paceline.core.agent import Agent
 from paceline.core.errors import InfrastructureError, NewerVersion, ToolLoadError
 from paceline.core.ids import CallId, RunId
@@ -141,7 +143,9 @@ async def _execute(desk: Desk, agent: Agent, run_id: RunId, turn: int, call: Ope
     began = time.monotonic()
     result = await _tool_result(desk, agent, run_id, turn, call, attempt)
     took_ms = int((time.monotonic() - began) * 1000)
-    return call_result(turn, call, result, attempt=attempt, took_ms=took_ms, worker=desk.incarnation)
+    ran = call_result(turn, call, result, attempt=attempt, took_ms=took_ms, worker=desk.incarnation)
+    is_tools = call.answer is None and call.tool in agent.tools_by_name
+    return replace(ran, counts=counted.call_ran(ran.entry)) if is_tools else ran
 
 
 async def _tool_result(desk: Desk, agent: Agent, run_id: RunId, turn: int, call: OpenCall, attempt: int) -> ToolResult:

@@ -20,11 +20,13 @@ from paceline.core.wire import Queue
 from paceline.store.port import ClaimRequest, RunStore
 from paceline.tools import Registry, Tool
 
+from .cleared_views import ClearedViews
 from .confinement import Guard, unguarded
 from .lives import Lives
 from .messages import Message
 from .model import ModelClient
 from .problems import Problems
+from .pulse import BEATS_PER_CLAIM, Pulse
 from .record_clock import RecordClock, believed_ms
 from .settings import Settings
 
@@ -122,8 +124,10 @@ class Desk:
         self.store = store
         self.model = model
         self.lives = Lives(incarnation)
+        self.pulse = Pulse(seconds=settings.claim_seconds / BEATS_PER_CLAIM)
         self.guard = guard
         self.in_flight = InFlight()
+        self.cleared_views = ClearedViews()
         self.background: list[asyncio.Future[None]] = []
         self._registry = registry
         self._built_in = built_in
@@ -169,7 +173,7 @@ class Desk:
     async def hold_model(self, model: str, *, seconds: float) -> None:
         """Let no run of the fleet call this model for so many seconds at least."""
         self._holds[model] = max(self._holds.get(model, 0.0), _now_seconds() + seconds)
-        await self.store.hold_model(model, seconds=seconds)
+        await self.until_written(lambda: self.store.hold_model(model, seconds=seconds))
 
     async def model_hold_seconds(self, model: str) -> float:
         """For how much longer this model may not be called. What other workers found is asked for once a second."""

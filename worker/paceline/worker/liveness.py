@@ -15,9 +15,6 @@ from .record_clock import now_ms
 
 log = logging.getLogger("paceline.liveness")
 
-_BEATS_PER_CLAIM = 6
-"""Several beats may fail before the sign runs out."""
-
 
 async def beat_forever(desk: Desk) -> None:
     """Show that this process lives, and cut the model calls of cancelled runs, until cancelled."""
@@ -30,7 +27,7 @@ async def beat_forever(desk: Desk) -> None:
             log.warning("no sign of life: %s", error)
         except Exception:
             log.exception("a beat failed; the next one goes on")
-        await asyncio.sleep(desk.settings.claim_seconds / _BEATS_PER_CLAIM)
+        await asyncio.sleep(desk.pulse.seconds)
 
 
 async def _beat(desk: Desk, started_ms: int) -> None:
@@ -38,6 +35,7 @@ async def _beat(desk: Desk, started_ms: int) -> None:
     lives.note_servers(await desk.store.servers())
     alive_seconds, former = desk.settings.claim_seconds, lives.in_use()
     desk.clock.learn(await desk.store.beat(_report(desk, started_ms), alive_seconds=alive_seconds, former=former))
+    desk.pulse.note_beat(asyncio.get_running_loop().time())
     for name in lives.ended():
         await desk.store.retire(name)
         lives.forget(name)

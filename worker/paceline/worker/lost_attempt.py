@@ -10,10 +10,11 @@ from paceline.store.port import TurnWrite
 from .record_clock import now_ms
 
 
-def lost_attempt(run: Run, worker: str, at_worst: WorstCase | None) -> TurnWrite:
+def lost_attempt(run: Run, worker: str, at_worst: WorstCase | None, *, began_ms: int) -> TurnWrite:
     """An attempt that was lost with this worker. `at_worst` is what its model call may have used; None: it made none,
     or nobody can reckon it any more."""
-    lost = AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), worker=worker)
+    at_ms = now_ms()
+    lost = AttemptLost(turn=run.turn, attempt=run.attempts, at_ms=at_ms, worker=worker, began_ms=min(began_ms, at_ms))
     if at_worst is None:
         return TurnWrite(streaks=run.streaks, ledger=(lost,))
     return TurnWrite(streaks=run.streaks, spent=Spent.possibly(at_worst), ledger=(lost, possibly_billed(run, at_worst)))

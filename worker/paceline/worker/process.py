@@ -13,7 +13,8 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from paceline.core.errors import InfrastructureError
-from paceline.core.ids import Incarnation
+from paceline.core.ids import CallId, Incarnation, RunId
+from paceline.core.transcript import result_text
 from paceline.core.wire import Queue
 from paceline.store.connect import connect
 from paceline.store.loop_thread import LoopThread
@@ -21,7 +22,7 @@ from paceline.store.port import RunStore
 from paceline.tools import Registry, Tool, read_result_tool
 
 from .confinement import Guard, unguarded
-from .desk import CLAIM_MARGIN_SECONDS, GIVING_BACK_SECONDS, Desk
+from .desk import GIVING_BACK_SECONDS, Desk
 from .health import LoopWatch, turn_forever
 from .liveness import beat_forever
 from .messages import Message
@@ -151,14 +152,17 @@ def _connect(settings: Settings) -> RunStore:
         return store
     from .telemetry.otlp import OtlpTracer, otlp_exporter  # it imports much that a worker without traces never needs
 
-    longest_claim_seconds = settings.model_seconds + CLAIM_MARGIN_SECONDS
-    tracer = OtlpTracer(otlp_exporter())
-    return traced(store, tracer, longest_claim_seconds=longest_claim_seconds, now_ms=now_ms)
+    return traced(store, OtlpTracer(otlp_exporter()), now_ms=now_ms)
 
 
 def built_in_tools(store: RunStore) -> Mapping[str, Tool]:
     """The tools that an agent has beside its own, by path."""
-    read_result = read_result_tool(store.whole_result)
+
+    async def whole_result(run_id: RunId, call_id: CallId) -> str | None:
+        cut = await store.whole_result(run_id, call_id)
+        return result_text(await store.transcript(run_id), call_id) if cut is None else cut
+
+    read_result = read_result_tool(whole_result)
     return {read_result.spec.path: read_result}
 
 

@@ -87,7 +87,12 @@ class EndRun:
     outcome: Outcome
 
 
-Repair = LookAgain | SendTurn | SendJoin | RecoverTurn | MendCalls | EndRun
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetGo:
+    """The run is over: it was cancelled while nobody worked on it."""
+
+
+Repair = LookAgain | SendTurn | SendJoin | RecoverTurn | MendCalls | EndRun | LetGo
 
 
 def repair(agent: Agent, examined: Examined, view: View) -> Repair:
@@ -107,7 +112,7 @@ def repair(agent: Agent, examined: Examined, view: View) -> Repair:
         case State.AWAITING_DECISION:
             return _awaiting_decision(agent, examined, view)
         case State.SUCCEEDED | State.STOPPED | State.FAILED | State.CANCELLED:
-            return LookAgain(seconds=_LONGEST_LOOK_SECONDS)
+            return LetGo()
         case _:
             assert_never(run.state)
 

@@ -8,24 +8,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from paceline.core import counted
 from paceline.core.agent import Agent
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.errors import Bug, InfrastructureError, NewerVersion
 from paceline.core.ids import Incarnation, tag_of
 from paceline.core.ledger import Ended
 from paceline.core.lifecycle import State
+from paceline.core.metrics import Recovery
 from paceline.core.next_call import next_call
 from paceline.core.run import Run
 from paceline.core.usage import WorstCase
 from paceline.core.wire import Queue, queue_of_turn
 from paceline.store.port import CallClaim, CallState, Examined, TurnClaim, TurnWrite, Written
 
-from .desk import Desk
+from .desk import CLAIM_MARGIN_SECONDS, Desk
 from .doubt import LostTry, put_in_doubt
 from .lost_attempt import lost_attempt
 from .messages import ChordMessage, JoinMessage, Message, TurnMessage
 from .record_clock import believed_ms, now_ms
-from .sweep import EndRun, LookAgain, MendCalls, RecoverTurn, Repair, SendJoin, SendTurn, View, repair
+from .sweep import EndRun, LetGo, LookAgain, MendCalls, RecoverTurn, Repair, SendJoin, SendTurn, View, repair
 
 log = logging.getLogger("paceline.sweeper")
 
@@ -61,7 +63,9 @@ class Sweeper:
             await asyncio.sleep(_SWEEP_EVERY * self.desk.settings.sweep_seconds)
 
     async def sweep(self) -> None:
-        """One sweep, if no other worker sweeps or has just done so."""
+        """One sweep, if no other worker sweeps or has just done so, and the record has heard this one all the while."""
+        if not self.desk.pulse.is_steady(asyncio.get_running_loop().time()):
+            return
         while await self._may_sweep() and await self._sweep_some() == _RUNS_AT_ONCE:
             pass
 
@@ -137,7 +141,7 @@ class Sweeper:
 
     async def _mend(self, examined: Examined, view: View) -> Sequence[Message]:
         remedy = await self._remedy(examined, view)
-        if not isinstance(remedy, LookAgain):
+        if not isinstance(remedy, LookAgain | LetGo):
             log.info("run %s is mended: %s", examined.run.run_id, type(remedy).__name__)
         return await self._carry_out(examined, remedy, view)
 
@@ -167,7 +171,11 @@ class Sweeper:
             case EndRun(outcome=outcome):
                 lost = await self._lost(run) if run.owner else TurnWrite()
                 ended = Ended(turn=run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
+                lost = _with_recovery(run, Recovery.END, lost)
                 await self.desk.store.finish(held, replace(lost, ledger=(*lost.ledger, ended)), outcome)
+                return ()
+            case LetGo():
+                await self.desk.store.let_go(run.run_id)
                 return ()
             case _:
                 assert_never(remedy)
@@ -178,13 +186,20 @@ class Sweeper:
         return (message,) if written is Written.WRITTEN else ()
 
     async def _recover_turn(self, held: TurnClaim, remedy: RecoverTurn) -> Sequence[Message]:
-        write = await self._lost(remedy.run)
+        write = _with_recovery(remedy.run, Recovery.TURN, await self._lost(remedy.run))
         written = await self.desk.store.recover(held, write)
         return (TurnMessage(run_id=held.run_id, turn=held.turn),) if written is Written.WRITTEN else ()
 
     async def _lost(self, run: Run) -> TurnWrite:
         """What there is to write of an attempt whose worker is gone: if it was at a model call, that may be billed."""
-        return lost_attempt(run, run.owner, await self._at_worst(run) if run.state is State.IN_TURN else None)
+        at_worst = await self._at_worst(run) if run.state is State.IN_TURN else None
+        return lost_attempt(run, run.owner, at_worst, began_ms=self._began_ms(run))
+
+    def _began_ms(self, run: Run) -> int:
+        """When the attempt under way began, as far as that is known."""
+        # A claim's end is as far from its beginning as the longest claim is.
+        longest_ms = round((self.desk.settings.model_seconds + CLAIM_MARGIN_SECONDS) * 1000)
+        return max(run.sent_ms, run.claim_until_ms - longest_ms)
 
     async def _at_worst(self, run: Run) -> WorstCase | None:
         """What the model call of this turn may have used; None if the record has lost what it is reckoned from."""
@@ -215,6 +230,10 @@ class Sweeper:
         else:
             await self.desk.store.look_again(held, seconds=look_seconds)
         return messages
+
+
+def _with_recovery(run: Run, what: Recovery, write: TurnWrite) -> TurnWrite:
+    return replace(write, counts=counted.added(counted.unanswered(run, write.ledger), counted.recovered(what)))
 
 
 def _held(run: Run) -> TurnClaim:

@@ -7,19 +7,23 @@ import json
 import logging
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from paceline.core import counted
 from paceline.core.agent import Agent
 from paceline.core.answer import Answer, Billed, Call
+from paceline.core.compaction import Compaction, compacted
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.errors import InfrastructureError, NewerVersion
 from paceline.core.ids import RunId
+from paceline.core.ledger import Compacted as CompactedEntry
 from paceline.core.ledger import Ended, Entry, ModelCalled
 from paceline.core.ledger import Held as HeldEntry
 from paceline.core.lifecycle import State
-from paceline.core.next_call import next_call
-from paceline.core.run import Run, Spent
+from paceline.core.metrics import NOTHING, Counts, HoldReason
+from paceline.core.next_call import NextCall, next_call
+from paceline.core.run import Run, Spent, Streaks
 from paceline.core.step import (
     CallModel,
     FailureKind,
@@ -35,6 +39,7 @@ from paceline.core.step import (
     said_so_far,
 )
 from paceline.core.tool_spec import Effect, Placement
+from paceline.core.trace_telling import trouble
 from paceline.core.transcript import Fragment, all_failed, check_next, check_sendable, results_message, tool_use_ids
 from paceline.core.usage import WorstCase
 from paceline.core.wire import queue_of_turn
@@ -85,7 +90,7 @@ async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
     except asyncio.CancelledError:
         return await asyncio.shield(_give_back(desk, run, progress))
     except NewerVersion as error:
-        return await _wait(desk, run, seconds=_OTHER_WORKER_SECONDS, reason=str(error))
+        return await _wait(desk, run, seconds=_OTHER_WORKER_SECONDS, reason=str(error), counted_as=HoldReason.VERSION)
     except InfrastructureError as error:
         log.error("run %s turn %d: %s", run.run_id, run.turn, error)
         return await _give_back(desk, run, progress)
@@ -93,7 +98,8 @@ async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
         log.exception("run %s turn %d: a fault of paceline's own", run.run_id, run.turn)
         message = f"a fault of paceline's own: {type(error).__name__}"
         outcome = Outcome(reason=StopReason.INTERNAL_ERROR, message=message)
-        write = _lost(desk, run, progress)
+        lost = _lost(desk, run, progress)
+        write = replace(lost, ledger=(*lost.ledger, _ended(run, outcome)))
         await desk.until_written(lambda: desk.store.finish(_held(run), write, outcome))
         return ()
 
@@ -113,23 +119,37 @@ def _lost(desk: Desk, run: Run, progress: Progress) -> TurnWrite:
     """What there is to write of an attempt that came to nothing; it is lost if it called the model."""
     if progress.called is None:
         return TurnWrite(streaks=run.streaks)
-    return lost_attempt(run, desk.incarnation, progress.called)
+    write = lost_attempt(run, desk.incarnation, progress.called, began_ms=progress.called_ms)
+    return replace(write, counts=counted.unanswered(run, write.ledger))
+
+
+def _ended(run: Run, outcome: Outcome, *, failed_ms: int = 0) -> Ended:
+    return Ended(
+        turn=run.turn,
+        at_ms=now_ms(),
+        reason=outcome.reason,
+        message=outcome.message,
+        attempt=run.attempts,
+        took_ms=failed_ms,
+    )
 
 
 def _held(run: Run) -> TurnClaim:
     return TurnClaim(run_id=run.run_id, turn=run.turn, fence=run.fence)
 
 
-async def _wait(desk: Desk, run: Run, *, seconds: float, reason: str) -> Sequence[Message]:
+async def _wait(desk: Desk, run: Run, *, seconds: float, reason: str, counted_as: HoldReason) -> Sequence[Message]:
     """Go on hold before a call was made: nothing is spent and nothing counts."""
-    write = TurnWrite(streaks=run.streaks, ledger=_hold_entry(run, seconds, reason))
-    return await _written_hold(desk, run, write, seconds, reason)
+    write = TurnWrite(streaks=run.streaks, ledger=_hold_entry(run, seconds, reason, run.streaks))
+    return await _written_hold(desk, run, write, seconds, reason, counted_as)
 
 
-async def _written_hold(desk: Desk, run: Run, write: TurnWrite, seconds: float, reason: str) -> Sequence[Message]:
+async def _written_hold(
+    desk: Desk, run: Run, write: TurnWrite, seconds: float, reason: str, counted_as: HoldReason
+) -> Sequence[Message]:
     timed = seconds <= _LONGEST_TIMER_SECONDS
     written = await desk.until_written(
-        lambda: desk.store.hold(_held(run), write, seconds=seconds, reason=reason, timed=timed)
+        lambda: desk.store.hold(_held(run), write, seconds=seconds, reason=reason, counted_as=counted_as, timed=timed)
     )
     if written is Written.WRITTEN and timed:
         queue = queue_of_turn(replace(run, state=State.ON_HOLD))
@@ -143,12 +163,25 @@ def _no_room(agent: Agent, run: Run) -> str:
     return (run.streaks.throttles and run.hold_reason) or f"{agent.model} has no room"
 
 
-def _hold_entry(run: Run, seconds: float, reason: str) -> tuple[Entry, ...]:
+def _hold_entry(run: Run, seconds: float, reason: str, after: Streaks, *, failed_ms: int = 0) -> tuple[Entry, ...]:
     # A turn that is held again and again for one reason says so once: the ledger must not grow while it waits.
     if reason == run.hold_reason:
         return ()
-    entry = HeldEntry(turn=run.turn, attempt=run.attempts, at_ms=now_ms(), wait_seconds=seconds, reason=reason)
+    entry = HeldEntry(
+        turn=run.turn,
+        attempt=run.attempts,
+        at_ms=now_ms(),
+        wait_seconds=seconds,
+        reason=reason,
+        took_ms=failed_ms,
+        trouble=trouble(run.streaks, after),
+    )
     return (entry,)
+
+
+def _failed_ms(entries: Sequence[Entry], spent: Spent) -> int:
+    """How long an attempt's model call took that came to nothing; 0: it made none, or its answer is on record."""
+    return 0 if any(isinstance(entry, ModelCalled) for entry in entries) else spent.working_ms
 
 
 @dataclass(slots=True)
@@ -157,6 +190,10 @@ class Progress:
 
     called: WorstCase | None = None
     """What its model call may have used, once it has begun."""
+    called_ms: int = 0
+    """When that was."""
+    counts: Counts = field(default_factory=dict)
+    """What is counted of its model call and no entry tells: that it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,38 +206,51 @@ class Attempt:
     fragments: tuple[Fragment, ...]
     begun_ms: int
     progress: Progress
+    compaction: Compaction | None = None
+    """Made before this attempt's call."""
 
     async def carry_out(self) -> Sequence[Message]:
         """The whole attempt."""
         missing = await self.desk.missing_tools(self.agent)
         if missing:
-            return await _wait(self.desk, self.run, seconds=_OTHER_WORKER_SECONDS, reason=missing)
+            return await _wait(
+                self.desk, self.run, seconds=_OTHER_WORKER_SECONDS, reason=missing, counted_as=HoldReason.TOOLS
+            )
         call = next_call(self.agent, self.run, self.fragments)
         begun = TurnBegun(call=call, now_ms=self.begun_ms, all_failed=all_failed(self.fragments[-1]))
         step = next_step(self.agent, self.run, begun)
         match step:
             case CallModel():
-                return await self._call_model(step, call.at_worst)
+                return await self._call_model(step, call)
             case Finish():
                 return await self._finish(step, ())
             case _:
                 raise AssertionError(f"a turn begins with a call or an end, not with {step}")
 
+    def _compacted(self, compaction: Compaction | None) -> Attempt:
+        """The attempt as it goes on with a compaction, which is put on record with whatever comes of the call."""
+        if compaction is None:
+            return self
+        return replace(self, run=compacted(self.run, compaction), compaction=compaction)
+
     # The model
 
-    async def _call_model(self, call: CallModel, at_worst: WorstCase) -> Sequence[Message]:
+    async def _call_model(self, step: CallModel, call: NextCall) -> Sequence[Message]:
         held_seconds = await self.desk.model_hold_seconds(self.agent.model)
         if held_seconds:
-            return await _wait(
-                self.desk, self.run, seconds=self._spread(held_seconds), reason=_no_room(self.agent, self.run)
-            )
-        check_sendable(self.fragments)
+            seconds, reason = self._spread(held_seconds), _no_room(self.agent, self.run)
+            return await _wait(self.desk, self.run, seconds=seconds, reason=reason, counted_as=HoldReason.THROTTLED)
+        return await self._compacted(call.compaction)._ask(step, call.at_worst)
+
+    async def _ask(self, call: CallModel, at_worst: WorstCase) -> Sequence[Message]:
+        messages = self.desk.cleared_views.sent(self.agent, self.run, self.fragments)
+        check_sendable(messages)
         body = self.agent.request(
-            self.fragments, max_tokens=call.max_tokens, user_id=self.run.run_id, container=self.run.container
+            messages, max_tokens=call.max_tokens, user_id=self.run.run_id, container=self.run.container
         )
         seconds = min(self.desk.settings.model_seconds, call.seconds_left or self.desk.settings.model_seconds)
         began = now_ms()
-        self.progress.called = at_worst
+        self.progress.called, self.progress.called_ms = at_worst, began
         calling = self.desk.model.call(body, seconds=seconds, betas=self.agent.passed_through.betas)
         came = await self.desk.in_flight.model_call(self.run.run_id, calling)
         took_ms = now_ms() - began
@@ -230,6 +280,8 @@ class Attempt:
             return await self._failed(
                 failure, took + _spent(failure.billed), (self._called(failure.billed, _BROKEN, took_ms),)
             )
+        if failure.kind is not FailureKind.UNREADY:
+            self.progress.counts = counted.model_failed(self.agent.model, failure.kind, took_ms)
         if failure.may_be_billed:
             return await self._failed(failure, took + Spent.possibly(at_worst), (possibly_billed(self.run, at_worst),))
         return await self._failed(failure, took)
@@ -295,13 +347,15 @@ class Attempt:
     ) -> Sequence[Message]:
         self._check(step.append)
         grew = any(fragment.startswith(_SAID) for fragment in step.append)
-        write = TurnWrite(
-            append=step.append,
-            spent=spent,
-            context_tokens=answer.usage.total if answer and grew else None,
-            streaks=step.streaks,
-            ledger=entries,
-            container=answer.container if answer and grew else "",
+        write = self._completed(
+            TurnWrite(
+                append=step.append,
+                spent=spent,
+                context_tokens=answer.usage.total if answer and grew else None,
+                streaks=step.streaks,
+                ledger=entries,
+                container=answer.container if answer and grew else "",
+            )
         )
         written = await self.desk.until_written(
             lambda: self.desk.store.go_on(_held(self.run), write, advance=step.advance)
@@ -313,15 +367,18 @@ class Attempt:
         if step.holds_model:
             await self.desk.hold_model(self.agent.model, seconds=seconds)
             seconds = self._spread(seconds)
-        held = _hold_entry(self.run, seconds, step.reason)
-        write = TurnWrite(spent=spent, streaks=step.streaks, ledger=(*entries, *held))
-        return await _written_hold(self.desk, self.run, write, seconds, step.reason)
+        held = _hold_entry(self.run, seconds, step.reason, step.streaks, failed_ms=_failed_ms(entries, spent))
+        write = self._completed(TurnWrite(spent=spent, streaks=step.streaks, ledger=(*entries, *held)))
+        return await _written_hold(self.desk, self.run, write, seconds, step.reason, step.counted_as)
 
     async def _finish(self, step: Finish, entries: tuple[Entry, ...], spent: Spent | None = None) -> Sequence[Message]:
         self._check(step.append)
-        outcome = step.outcome
-        ended = Ended(turn=self.run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
-        write = TurnWrite(append=step.append, spent=spent or Spent(), ledger=(*entries, ended))
+        outcome, spent = step.outcome, spent or Spent()
+        ended = _ended(self.run, outcome, failed_ms=_failed_ms(entries, spent))
+        write = self._completed(
+            TurnWrite(append=step.append, spent=spent, ledger=(*entries, ended)),
+            counted.repeated(self.run, aborted=int(outcome.reason is StopReason.REPEAT_CALLS)),
+        )
         await self.desk.until_written(lambda: self.desk.store.finish(_held(self.run), write, outcome))
         log.info("run %s ended in turn %d: %s", self.run.run_id, self.run.turn, outcome.reason)
         return ()
@@ -331,13 +388,16 @@ class Attempt:
     ) -> Sequence[Message]:
         self._check((step.append,))
         calls = [_open_call(self.agent, call, step.answered.get(call.call_id)) for call in step.calls]
-        write = TurnWrite(
-            append=(step.append,),
-            spent=spent,
-            context_tokens=answer.usage.total,
-            streaks=step.streaks,
-            ledger=entries,
-            container=answer.container,
+        write = self._completed(
+            TurnWrite(
+                append=(step.append,),
+                spent=spent,
+                context_tokens=answer.usage.total,
+                streaks=step.streaks,
+                ledger=entries,
+                container=answer.container,
+            ),
+            counted.repeated(self.run, warned=step.repeated),
         )
         match await self.desk.until_written(lambda: self.desk.store.open_calls(_held(self.run), write, calls)):
             case Written.WRITTEN:
@@ -346,6 +406,27 @@ class Attempt:
                 return await self._what_is_due()
             case Written.DUPLICATE_CALL:
                 return await self._failed(_id_used_again(), spent, entries)
+
+    def _completed(self, write: TurnWrite, more: Counts = NOTHING) -> TurnWrite:
+        """This write, with the compaction that came before the call, if there was one, and with what is counted."""
+        model = self.agent.model
+        return replace(
+            self._with_compaction(write),
+            context_used=counted.context_used(self.run, model, write.ledger),
+            counts=counted.added(counted.written(self.run, model, write.ledger), self.progress.counts, more),
+        )
+
+    def _with_compaction(self, write: TurnWrite) -> TurnWrite:
+        """This write, with the compaction that came before the call, if there was one."""
+        if self.compaction is None:
+            return write
+        known = self.run.context_tokens if write.context_tokens is None else write.context_tokens
+        return replace(
+            write,
+            cleared=self.run.cleared,
+            context_tokens=known,
+            ledger=(_compaction_entry(self.run, self.compaction), *write.ledger),
+        )
 
     async def _run_calls(self, asked: Fragment, calls: Sequence[OpenCall]) -> Sequence[Message]:
         inline = [call for call in calls if call.placement is Placement.INLINE]
@@ -393,6 +474,20 @@ class Attempt:
         for fragment in append:
             check_next(previous, fragment)
             previous = fragment
+
+
+def _compaction_entry(run: Run, made: Compaction) -> CompactedEntry:
+    return CompactedEntry(
+        turn=run.turn,
+        at_ms=now_ms(),
+        cleared=made.cleared,
+        results=made.results,
+        tokens_before=made.tokens_before,
+        tokens_after=made.tokens_after,
+        expected_turns=made.expected_turns,
+        saved_nanousd=made.worth.saved_nanousd,
+        rewrite_nanousd=made.worth.rewrite_nanousd,
+    )
 
 
 def _spent(billed: Answer | Billed) -> Spent:

@@ -85,7 +85,10 @@ def submit(
     with opened_fleet(must_be_served=True) as fleet:
         for problem in fleet.check():
             typer.echo(f"warning: {problem}", err=True)
-        submitted = fleet.submit(agent, input, batch=batch, tenant=tenant)
+        file = fleet.load_agent(agent)
+        for note in file.notes:
+            typer.echo(f"note: {note}", err=True)
+        submitted = fleet.submit(file, input, batch=batch, tenant=tenant)
     submission = submitted.submission
     added = (submission.created, submission.existed) if submission else (0, 0)
     if submission and submission.unannounced:

@@ -64,19 +64,22 @@ def show(
     transcript: Annotated[
         bool, typer.Option("--transcript", help="with the messages: prompts, answers, results")
     ] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="as its trace: what took how long, and what waited")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """What happened to a run, turn by turn, and why it ended."""
     from paceline.producer import story as stories
+    from paceline.producer.trace import trace_lines, traces_json
 
     with opened_fleet() as fleet:
-        story = fleet.show(run)
+        story, now_ms = fleet.show(run), fleet.now_ms()
     if as_json:
-        print_json(stories.story_json(story, with_transcript=transcript))
+        traces = {"traces": traces_json(story, now_ms=now_ms)} if trace else {}
+        print_json(stories.story_json(story, with_transcript=transcript) | traces)
         return
     typer.echo(stories.headline(story))
     typer.echo("")
-    for line in stories.timeline(story):
+    for line in trace_lines(story, now_ms=now_ms) if trace else stories.timeline(story):
         typer.echo(line)
     typer.echo("")
     width = max(len(name) for name, _ in stories.totals(story))

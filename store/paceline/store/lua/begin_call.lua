@@ -2,7 +2,7 @@
 -- -> {ok, spec, attempt, agent, doubt} | {missing | stale | done | busy | waits | in_doubt | cancelled}
 -- ARGV turn call owner nonce longest_ms
 local wanted, call, mine, nonce, longest_ms = take(), take(), take(), take(), take_number()
-local state, turn, cancel, agent = get('state', 'turn', 'cancel', 'agent')
+local state, turn, cancel, agent, sent = get('state', 'turn', 'cancel', 'agent', 'sent')
 if not state then
   return {'missing'}
 end
@@ -28,5 +28,8 @@ if doubt_of(call) == 'person' then
   return {'in_doubt'}
 end
 local timeout_ms = math.floor((cjson.decode(spec).timeout_s or 0) * 1000)
+if attempt == 0 and not is_once(call) then
+  observe_wait('paceline.tools', tonumber(sent))
+end
 set_claim(call, attempt + 1, mine, now + longest_ms + timeout_ms, nonce, now, losses)
 return {'ok', spec, attempt + 1, agent, doubt}

@@ -17,4 +17,5 @@ if state == 'in_turn' or (state == 'in_tools' and ((get('owner') or '') ~= '' or
   return 'requested'
 end
 end_cancelled(state)
+look_at(now)  -- no worker knows of this end: the sweeper tells it
 return 'cancelled'

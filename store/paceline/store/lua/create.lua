@@ -1,6 +1,6 @@
 -- create: a new run, queued.   -> created | exists | conflict
--- ARGV agent row digest fragments…
-local agent, row, digest, nonce = take(), take(), take(), take()
+-- ARGV agent label row digest nonce fragments…
+local agent, label, row, digest, nonce = take(), take(), take(), take(), take()
 local known, last = get('digest', 'last')
 if known then
   if last == nonce then
@@ -8,11 +8,13 @@ if known then
   end
   return known == digest and 'exists' or 'conflict'
 end
-set('version', 1, 'state', 'queued', 'turn', 1, 'fence', 0, 'agent', agent, 'row', row, 'digest', digest,
+set('version', 1, 'state', 'queued', 'turn', 1, 'fence', 0, 'agent', agent, 'label', label, 'row', row, 'digest', digest,
   'submitted', now, 'sent', now, 'last', nonce)
 append_all(log_key)
 count('state:queued', 1)
 count('active', 1)
 redis.call('PERSIST', counts_key)
+tally_state('queued', 1, label)
+redis.call('EXPIRE', metrics_key, retention_s)
 look_at(now + look_ms)
 return 'created'

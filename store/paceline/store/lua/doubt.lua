@@ -13,6 +13,9 @@ if state ~= 'in_tools' or turn ~= wanted or has_result(call) or owner == '' or h
 end
 -- Whoever asked the tool in vain is not who may have run it.
 set('last', nonce)
+if lost == 1 then
+  tally('agent_sweeper_recoveries_total|doubt', 1)
+end
 set_doubt(call, asked, worker or owner, since or began, nonce)
 set_claim(call, attempt, '', 0, '', began, losses + lost)
 redis.call('RPUSH', ledger_key, entry)

@@ -1,6 +1,7 @@
 -- hold: give the claim back; this turn is due again later.   -> written | lost
--- ARGV fence turn nonce wait_ms why timed write
-local fence, wanted, nonce, wait_ms, why, timed = take(), take(), take(), take_number(), take(), take() == '1'
+-- ARGV fence turn nonce wait_ms why wait timed write
+local fence, wanted, nonce, wait_ms = take(), take(), take(), take_number()
+local why, wait, timed = take(), take(), take() == '1'
 local refusal = refused(fence, wanted, nonce)
 if refusal then
   return refusal
@@ -10,7 +11,7 @@ if cancelled_instead('in_turn') then
   return 'written'
 end
 local hold = now + wait_ms
-set('hold', hold, 'why', why, 'owner', '', 'until', 0, 'sent', timed and hold or 0)
+set('hold', hold, 'why', why, 'wait', wait, 'owner', '', 'until', 0, 'sent', timed and hold or 0)
 move('in_turn', 'on_hold')
 look_at(timed and hold + look_ms or hold)
 return 'written'

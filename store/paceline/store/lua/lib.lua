@@ -1,7 +1,7 @@
 -- Shared by every script: the keys by name, arguments one after another, and the few things that all transitions do.
 local run_key, due_key, counts_key, log_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ledger_key, seen_key, calls_key, results_key, whole_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local dead_key = KEYS[10]
+local dead_key, metrics_key = KEYS[10], KEYS[11]
 
 local taken = 0
 local function take()
@@ -42,10 +42,75 @@ local function count(field, by)
   end
 end
 
+local TERMINAL = {succeeded = true, stopped = true, failed = true, cancelled = true}
+
+-- Metrics: core/paceline/core/metrics.py names them, and `bounds_of` has its buckets. A write brings what is counted of
+-- its turn or call; counted here is what no single write knows.
+local function tally(field, by)
+  redis.call('HINCRBY', metrics_key, field, by)
+end
+
+local function tally_all()
+  for _ = 1, take_number() do
+    tally(take(), take())
+  end
+end
+
+local function observe(metric, labels, value)
+  local bucket = 'inf'
+  for _, bound in ipairs(bounds_of(metric)) do
+    if tonumber(value) <= bound then
+      bucket = string.format('%.0f', bound)
+      break
+    end
+  end
+  local series = metric .. '|' .. labels .. '|'
+  tally(series .. bucket, 1)
+  tally(series .. 'sum', value)
+end
+
+-- Count a run in or out of where it stands; one that is over stands nowhere.
+local function tally_state(state, by, label, wait)
+  if not TERMINAL[state] then
+    tally('agent_active_runs|' .. (label or 'other') .. '|' .. state, by)
+  end
+  if state == 'on_hold' then
+    tally('agent_holds|' .. (wait or 'other'), by)
+  end
+end
+
+local function tally_end(to, reason)
+  local label, submitted, turns, tools, cost, unpriced, used =
+    get('label', 'submitted', 'turns', 'tools', 'cost', 'unpriced', 'used')
+  label = label or 'other'
+  tally('agent_runs_total|' .. label .. '|' .. reason, 1)
+  observe('agent_run_turns', label .. '|' .. to, turns or 0)
+  observe('agent_run_duration_seconds', label, now - submitted)
+  observe('gen_ai_invoke_agent_inference_calls', label, turns or 0)
+  observe('gen_ai_invoke_agent_tool_calls', label, tools or 0)
+  if not unpriced then
+    observe('agent_run_cost_usd', label, cost or 0)
+  end
+  if used then
+    local millionths, model = used:match('^(%d+)|(.*)$')
+    observe('agent_run_context_used_ratio', label .. '|' .. model, millionths)
+  end
+end
+
+-- How long something was due before it was begun; `due_ms` 0: no message for it went out.
+local function observe_wait(queue, due_ms)
+  if due_ms > 0 then
+    observe('agent_queue_wait_seconds', queue, math.max(0, now - due_ms))
+  end
+end
+
 local function move(from, to)
   set('state', to)
   count('state:' .. from, -1)
   count('state:' .. to, 1)
+  local label, wait = get('label', 'wait')
+  tally_state(from, -1, label, wait)
+  tally_state(to, 1, label, wait)
 end
 
 -- Add to the totals of the run and of its batch alike.
@@ -75,6 +140,15 @@ local function take_write()
   if container ~= '' then
     set('container', container)
   end
+  local cleared = take()
+  if cleared ~= '' then
+    set('cleared', cleared)
+  end
+  local used = take()
+  if used ~= '' then
+    set('used', used)
+  end
+  tally_all()
   for _, field in ipairs({'input', 'cache_read', 'cache_write', 'output', 'cost', 'unpriced', 'working', 'tools',
     'maybe_tokens', 'maybe_cost', 'turns', 'lost'}) do
     add(field, take())
@@ -104,6 +178,8 @@ local function end_run(from, to, reason, class, message, answer)
     redis.call('EXPIRE', dead_key, retention_s)
   end
   move(from, to)
+  tally_end(to, reason)
+  redis.call('EXPIRE', metrics_key, retention_s)
   count('reason:' .. reason, 1)
   if redis.call('HINCRBY', counts_key, 'active', -1) <= 0 then
     redis.call('EXPIRE', counts_key, retention_s)
@@ -117,16 +193,14 @@ local function end_cancelled(from)
   end_run(from, 'cancelled', 'cancelled', 'cancelled', 'cancelled')
 end
 
-local TERMINAL = {succeeded = true, stopped = true, failed = true, cancelled = true}
-
--- Whether a run is no longer where it was when it was examined. One that is over leaves the index.
+-- Whether a run is no longer where it was when it was examined. One that is forgotten leaves the index.
 local function has_moved(fence, wanted)
   local state, turn, held = get('state', 'turn', 'fence')
-  if not state or TERMINAL[state] then
+  if not state then
     redis.call('ZREM', due_key, run_id)
     return true
   end
-  return held ~= fence or turn ~= wanted
+  return TERMINAL[state] or held ~= fence or turn ~= wanted
 end
 
 -- Why a write of a claimed turn may not be made; nil if it may. The nonce tells a repeated write from a late one.
@@ -188,6 +262,7 @@ local function take_result()
   redis.call('RPUSH', ledger_key, entry)
   add('tools', '1')
   add('working', working)
+  tally_all()
   if is_cut == '1' then
     redis.call('HSET', whole_key, call, whole)
   end

@@ -10,6 +10,9 @@ if state ~= 'in_tools' or turn ~= wanted or has_result(call) or owner == '' or h
   return 'lost'
 end
 set('last', nonce)
+if lost == 1 then
+  tally('agent_sweeper_recoveries_total|call', 1)
+end
 set_claim(call, attempt, '', 0, '', began, losses + lost)
 if cancel == '1' and not another_runs(call) then
   end_cancelled('in_tools')

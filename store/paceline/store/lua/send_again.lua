@@ -9,6 +9,7 @@ if has_moved(fence, wanted) or tonumber(sent) ~= examined then
   return 'lost'
 end
 set('sent', now, 'resent', nonce)
+tally('agent_sweeper_recoveries_total|message', 1)
 -- Whoever ran the calls inline is given up: others are asked to run them.
 if state == 'in_tools' and (owner or '') ~= '' then
   redis.call('HINCRBY', run_key, 'fence', 1)

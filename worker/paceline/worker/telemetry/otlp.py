@@ -26,11 +26,11 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from paceline.core import trace_names as names
 from paceline.core.ids import RunId, trace_id
+from paceline.core.trace_span import Kind, Place, Span
 
-from . import names
 from .outbox import LONGEST_WAIT_SECONDS, Outbox
-from .span import Kind, Place, Span
 
 _KINDS: Mapping[Kind, SpanKind] = MappingProxyType(
     {Kind.INTERNAL: SpanKind.INTERNAL, Kind.CLIENT: SpanKind.CLIENT, Kind.CONSUMER: SpanKind.CONSUMER}

@@ -13,16 +13,37 @@ from typing import Any, cast
 
 from paceline.core.agent import Agent
 from paceline.core.endings import Outcome
-from paceline.core.ids import AgentDigest, CallId, RunId
-from paceline.core.ledger import AttemptLost, EffectInDoubt, EffectRuledOut
+from paceline.core.ids import AgentDigest, RunId
+from paceline.core.ledger import (
+    AttemptLost,
+    Compacted,
+    EffectInDoubt,
+    EffectRuledOut,
+    ModelCalled,
+    PossiblyBilled,
+    the,
+)
 from paceline.core.lifecycle import State
+from paceline.core.metrics import HoldReason
 from paceline.core.run import Run
 from paceline.core.trace_ids import is_last_of_part
+from paceline.core.trace_names import WORKER_LOST
+from paceline.core.trace_span import Span
+from paceline.core.trace_telling import (
+    Attempt,
+    ToldRun,
+    attempt_lost,
+    attempt_spans,
+    call_ran_span,
+    in_doubt_span,
+    root_spans,
+    trouble,
+)
 from paceline.core.transcript import Fragment
+from paceline.core.wire import Queue, queue_of_turn
 from paceline.store.port import (
     Asked,
     Begun,
-    CallBegun,
     CallClaim,
     CallResult,
     CallStored,
@@ -36,38 +57,35 @@ from paceline.store.port import (
     Written,
 )
 
-from .span import Span
-from .telling import Attempt, attempt_spans, call_ran_span, in_doubt_span, lost_span, run_span
 from .tracer import Tracer
 
 log = logging.getLogger("paceline.telemetry")
 
 
-def traced(store: RunStore, tracer: Tracer, *, longest_claim_seconds: float, now_ms: Callable[[], int]) -> RunStore:
+def traced(store: RunStore, tracer: Tracer, *, now_ms: Callable[[], int]) -> RunStore:
     """The same record; what this process writes to it is told to the tracer."""
     # What it does not listen to it hands on, which no type can say.
-    return cast(
-        RunStore, TracedStore(store, tracer, longest_claim_ms=round(longest_claim_seconds * 1000), now_ms=now_ms)
-    )
+    return cast(RunStore, TracedStore(store, tracer, now_ms=now_ms))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UnderWay:
-    """An attempt that began here. `queue_seconds`: how long its message was under way, by the record's clock."""
+    """An attempt that began here."""
 
     run: Run
     began_ms: int
     worker: str
+    queue: Queue
     queue_seconds: float
+    """How long its message was under way, by the record's clock."""
 
 
 class TracedStore:
     """Lives on the process's loop."""
 
-    def __init__(self, store: RunStore, tracer: Tracer, *, longest_claim_ms: int, now_ms: Callable[[], int]) -> None:
+    def __init__(self, store: RunStore, tracer: Tracer, *, now_ms: Callable[[], int]) -> None:
         self._store = store
         self._tracer = tracer
-        self._longest_claim_ms = longest_claim_ms
         self._now_ms = now_ms
         self._under_way: dict[TurnClaim, _UnderWay] = {}
         self._agents: dict[AgentDigest, Agent] = {}
@@ -85,40 +103,46 @@ class TracedStore:
                 run=run,
                 began_ms=self._now_ms(),
                 worker=claim.owner,
+                queue=_queue_of(run),
                 queue_seconds=max(0, begun.now_ms - max(run.sent_ms, run.hold_until_ms)) / 1000,
             )
-        elif begun is NotBegun.STALE:
-            await self._tell(run_id, lambda: self._cancelled_between(run_id))
         return begun
 
     async def open_calls(self, held: TurnClaim, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
         written = await self._store.open_calls(held, write, calls)
         if written is not Written.DUPLICATE_CALL:
-            await self._tell_attempt(held, write, written, completes=True)
+            await self._tell_attempt(held, write, written, opens_calls=True)
         return written
 
     async def go_on(self, held: TurnClaim, write: TurnWrite, *, advance: bool) -> Written:
         written = await self._store.go_on(held, write, advance=advance)
-        await self._tell_attempt(held, write, written, completes=advance)
+        await self._tell_attempt(held, write, written, advances=advance)
         return written
 
     async def hold(
-        self, held: TurnClaim, write: TurnWrite, *, seconds: float, reason: str, timed: bool = False
+        self,
+        held: TurnClaim,
+        write: TurnWrite,
+        *,
+        seconds: float,
+        reason: str,
+        counted_as: HoldReason = HoldReason.OTHER,
+        timed: bool = False,
     ) -> Written:
-        written = await self._store.hold(held, write, seconds=seconds, reason=reason, timed=timed)
+        written = await self._store.hold(
+            held, write, seconds=seconds, reason=reason, counted_as=counted_as, timed=timed
+        )
         await self._tell_attempt(held, write, written, hold_seconds=seconds)
         return written
 
     async def finish(self, held: TurnClaim, write: TurnWrite, outcome: Outcome) -> Written:
-        before = await self._before_loss(held, write)
         written = await self._store.finish(held, write, outcome)
-        await self._tell_attempt(held, write, written, reason=outcome.reason.value, before=before)
+        await self._tell_attempt(held, write, written, reason=outcome.reason.value)
         return written
 
     async def recover(self, held: TurnClaim, write: TurnWrite) -> Written:
-        before = await self._before_loss(held, write)
         written = await self._store.recover(held, write)
-        await self._tell_attempt(held, write, written, before=before)
+        await self._tell_attempt(held, write, written)
         return written
 
     async def join(self, held: TurnClaim, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
@@ -129,12 +153,6 @@ class TracedStore:
         return written
 
     # Calls
-
-    async def begin_call(self, run_id: RunId, turn: int, call_id: CallId, claim: ClaimRequest) -> CallBegun | NotBegun:
-        begun = await self._store.begin_call(run_id, turn, call_id, claim)
-        if begun in (NotBegun.STALE, NotBegun.CANCELLED):
-            await self._tell(run_id, lambda: self._cancelled_between(run_id))
-        return begun
 
     async def finish_call(self, held: CallClaim, result: CallResult) -> CallStored:
         stored = await self._store.finish_call(held, result)
@@ -161,6 +179,13 @@ class TracedStore:
             await self._tell(held.run_id, lambda: self._with_root(held, []))
         return written
 
+    # The run
+
+    async def let_go(self, run_id: RunId) -> None:
+        # No worker knows of its end. It is told first: whoever is killed in between leaves it to the next sweeper.
+        await self._tell(run_id, lambda: self._root(run_id))
+        await self._store.let_go(run_id)
+
     async def aclose(self) -> None:
         try:
             await self._tracer.aclose()
@@ -185,79 +210,78 @@ class TracedStore:
         write: TurnWrite,
         written: Written,
         *,
-        completes: bool = False,
+        opens_calls: bool = False,
+        advances: bool = False,
         reason: str = "",
         hold_seconds: float | None = None,
-        before: Run | None = None,
     ) -> None:
         under_way = self._under_way.pop(held, None)
         if written is not Written.WRITTEN:
             return
 
         async def spans() -> Sequence[Span]:
-            told: list[Span] = []
+            is_over = bool(reason) or await self._was_cancelled(held.run_id)
+            completes = opens_calls or (advances and not is_over)
             if under_way:
-                attempt = Attempt(
-                    run=under_way.run,
-                    began_ms=under_way.began_ms,
-                    ended_ms=self._now_ms(),
-                    worker=under_way.worker,
-                    completes=completes,
-                    reason=reason,
-                    hold_seconds=hold_seconds,
-                    queue_seconds=under_way.queue_seconds,
+                attempt = replace(
+                    self._over(under_way, write), completes=completes, reason=reason, hold_seconds=hold_seconds
                 )
-                told += attempt_spans(await self._agent(under_way.run.agent), attempt, write)
-            elif before:
-                told += self._lost(before, write)
-            return await self._with_root(held, told, moved_on=completes, is_over=bool(reason))
+                told = attempt_spans((await self._agent(under_way.run.agent)).model, attempt)
+            else:
+                told = _lost(held.run_id, write)
+            return [*told, *await self._roots_of(held, is_over=is_over, moved_on=completes)]
 
         await self._tell(held.run_id, spans)
 
-    def _lost(self, run: Run, write: TurnWrite) -> list[Span]:
-        # A claim's end is as far from its beginning as the longest claim is.
-        began_ms = max(run.sent_ms, run.claim_until_ms - self._longest_claim_ms)
-        lost = [entry for entry in write.ledger if isinstance(entry, AttemptLost)]
-        return [lost_span(run, entry, began_ms=min(began_ms, entry.at_ms)) for entry in lost]
-
-    async def _before_loss(self, held: TurnClaim, write: TurnWrite) -> Run | None:
-        """The run as it was when it lost an attempt that did not begin here: only then is its claim on record."""
-        is_lost = any(isinstance(entry, AttemptLost) for entry in write.ledger)
-        if not is_lost or held in self._under_way or not self._tracer.samples(held.run_id):
-            return None
-        try:
-            record = await self._store.run(held.run_id)
-        except Exception:
-            log.warning("run %s: a lost attempt is missing in its trace", held.run_id, exc_info=True)
-            return None
-        return record.run if record else None
+    def _over(self, under_way: _UnderWay, write: TurnWrite) -> Attempt:
+        """An attempt that ends with this write."""
+        run = under_way.run
+        called = the(ModelCalled, write.ledger)
+        return Attempt(
+            run_id=run.run_id,
+            turn=run.turn,
+            number=run.attempts,
+            began_ms=under_way.began_ms,
+            ended_ms=self._now_ms(),
+            worker=under_way.worker,
+            trouble=WORKER_LOST if the(AttemptLost, write.ledger) else trouble(run.streaks, write.streaks),
+            called=called,
+            failed_ms=0 if called else write.spent.working_ms,
+            compacted=the(Compacted, write.ledger),
+            possibly_billed=the(PossiblyBilled, write.ledger),
+            queue=under_way.queue,
+            queue_seconds=under_way.queue_seconds,
+        )
 
     async def _with_root(
-        self, held: TurnClaim | CallClaim, told: Sequence[Span], *, moved_on: bool = False, is_over: bool = False
+        self, held: TurnClaim | CallClaim, told: Sequence[Span], *, moved_on: bool = False
     ) -> Sequence[Span]:
-        """These, and the run's own span where the write ended the run, or the part of its trace that tells of it."""
-        if is_over or await self._store.cancel_requested([held.run_id]):
-            return [*told, *await self._root(held.run_id)]
-        if moved_on and is_last_of_part(held.turn):
-            return [*told, *await self._root(held.run_id, turn=held.turn)]
-        return told
+        """These, and what there is to say of the run itself."""
+        is_over = await self._was_cancelled(held.run_id)
+        return [*told, *await self._roots_of(held, is_over=is_over, moved_on=moved_on)]
 
-    async def _cancelled_between(self, run_id: RunId) -> Sequence[Span]:
-        """The root of a run that somebody cancelled while nobody worked on it: its message finds that out."""
-        record = await self._store.run(run_id)
-        is_cancelled = record is not None and record.run.state is State.CANCELLED and record.run.attempts
-        return await self._root(run_id) if is_cancelled else ()
+    async def _was_cancelled(self, run_id: RunId) -> bool:
+        """Whether a write may have ended the run because somebody wanted that."""
+        return bool(await self._store.cancel_requested([run_id]))
+
+    async def _roots_of(self, held: TurnClaim | CallClaim, *, is_over: bool, moved_on: bool) -> Sequence[Span]:
+        """The run's own span where a write ended the run, or the part of its trace that tells of it."""
+        if is_over:
+            return await self._root(held.run_id)
+        if moved_on and is_last_of_part(held.turn):
+            return await self._root(held.run_id, turn=held.turn)
+        return ()
 
     async def _root(self, run_id: RunId, *, turn: int = 0) -> Sequence[Span]:
         """The run's own span, if the run is over; or that of the part that ends with this turn."""
         record = await self._store.run(run_id)
         if record is None or not (turn or record.run.state.is_terminal):
             return ()
-        if turn:
-            # It may be over by now, of which its last part tells.
-            record = replace(record, reason="", ended_ms=0)
         agent, ledger = await self._agent(record.run.agent), await self._store.ledger(run_id)
-        return (run_span(agent, record, ledger, turn=turn or record.run.turn, now_ms=self._now_ms()),)
+        told = ToldRun(run=record.run, agent_name=agent.name, model=agent.model)
+        if not turn:  # else it may be over by now, of which its last part tells
+            told = replace(told, reason=record.reason, ended_ms=record.ended_ms)
+        return root_spans(told, ledger, turn=turn or record.run.turn, now_ms=self._now_ms())
 
     async def _agent(self, digest: AgentDigest) -> Agent:
         if digest not in self._agents:
@@ -266,3 +290,16 @@ class TracedStore:
                 raise LookupError(f"the record has no agent {digest}")
             self._agents[digest] = Agent.thaw(frozen)
         return self._agents[digest]
+
+
+def _queue_of(begun: Run) -> Queue:
+    """Where the message waited that began this attempt: `begun` is the run as it is since."""
+    before = State.QUEUED if begun.attempts == 1 else State.ON_HOLD if begun.hold_until_ms else State.TURN_DUE
+    return queue_of_turn(replace(begun, state=before))
+
+
+def _lost(run_id: RunId, write: TurnWrite) -> list[Span]:
+    """Attempts whose workers cannot tell of them any more."""
+    lost = [entry for entry in write.ledger if isinstance(entry, AttemptLost)]
+    billed = the(PossiblyBilled, write.ledger)
+    return [span for entry in lost for span in attempt_spans("", attempt_lost(run_id, entry, billed))]

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from paceline.core.ids import RunId
-
-from .span import Span
+from paceline.core.trace_span import Span
 
 
 class Tracer(Protocol):
