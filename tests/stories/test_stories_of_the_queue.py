@@ -26,6 +26,7 @@ from paceline.tools import Registry
 
 WORKERS = 4
 CLAIM_SECONDS = 2.0
+UNACKED = "paceline:broker:unacked"
 TURN_TASK, JOIN_TASK = "paceline.turn", "paceline.join"
 
 
@@ -74,7 +75,7 @@ class Stage:
         with Redis.from_url(self.real.url) as redis:
             queues = ("paceline.tools", "paceline.turns", "paceline.starts")
             queued = sum(int(redis.llen(f"paceline:broker:{queue}")) for queue in queues)
-            return queued + int(redis.hlen("paceline:broker:unacked")) == 0
+            return queued + sum(int(redis.hlen(key)) for key in redis.scan_iter(f"{UNACKED}*", _type="HASH")) == 0
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +117,7 @@ def test_a_model_reply_that_takes_longer_than_the_brokers_patience_is_called_for
 
 def is_acknowledgement(sent: bytes) -> bool:
     """A message taken off those that are under way, and not put back into its queue."""
-    return sent.find(b"HDEL\r\n$23\r\npaceline:broker:unacked\r\n") >= 0 and sent.find(b"PUSH") < 0
+    return sent.find(b"HDEL\r\n") >= 0 and sent.find(UNACKED.encode()) >= 0 and sent.find(b"PUSH") < 0
 
 
 def test_acknowledgements_that_are_lost_on_the_way_cost_no_second_call(stage: Stage) -> None:
