@@ -1,14 +1,19 @@
-"""Somebody who takes traces over OTLP/HTTP, in this process."""
+"""Somebody who takes traces over OTLP, in this process."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+import grpc
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 
@@ -32,12 +37,28 @@ class ReceivedSpan:
     events: tuple[str, ...]
 
 
-class OtlpReceiver:
-    """Listens on a free port of loopback from `with` to its end. While `status` is not 200 it takes nothing."""
+class Inbox:
+    """What came."""
 
     def __init__(self) -> None:
         self.spans: list[ReceivedSpan] = []
         self.raw: list[bytes] = []
+
+    def take(self, request: ExportTraceServiceRequest) -> None:
+        self.raw.append(request.SerializeToString())
+        self.spans += [
+            _received(span)
+            for of_resource in request.resource_spans
+            for of_scope in of_resource.scope_spans
+            for span in of_scope.spans
+        ]
+
+
+class OtlpReceiver(Inbox):
+    """Takes OTLP/HTTP on a free port of loopback from `with` to its end. While `status` is not 200 it takes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.status = 200
         self.requests = 0
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -58,16 +79,6 @@ class OtlpReceiver:
         self._thread.join()
         self._server.server_close()
 
-    def _take(self, body: bytes) -> None:
-        self.raw.append(body)
-        request = ExportTraceServiceRequest.FromString(body)
-        self.spans += [
-            _received(span)
-            for of_resource in request.resource_spans
-            for of_scope in of_resource.scope_spans
-            for span in of_scope.spans
-        ]
-
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         receiver = self
 
@@ -76,7 +87,7 @@ class OtlpReceiver:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 receiver.requests += 1
                 if receiver.status == 200:
-                    receiver._take(body)
+                    receiver.take(ExportTraceServiceRequest.FromString(body))
                 self.send_response(receiver.status)
                 self.send_header("content-length", "0")
                 self.end_headers()
@@ -85,6 +96,41 @@ class OtlpReceiver:
                 """Nothing: pytest shows what went wrong."""
 
         return Handler
+
+
+class OtlpGrpcReceiver(Inbox):
+    """Takes OTLP/gRPC on a free port of loopback from `with` to its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._server = grpc.server(ThreadPoolExecutor(max_workers=2))
+        self._port = self._server.add_insecure_port("127.0.0.1:0")
+        handler = grpc.unary_unary_rpc_method_handler(
+            self._export,
+            request_deserializer=ExportTraceServiceRequest.FromString,
+            response_serializer=ExportTraceServiceResponse.SerializeToString,
+        )
+        service = grpc.method_handlers_generic_handler(_TRACE_SERVICE, {"Export": handler})
+        self._server.add_generic_rpc_handlers((service,))
+
+    @property
+    def url(self) -> str:
+        """The value of OTEL_EXPORTER_OTLP_ENDPOINT."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> OtlpGrpcReceiver:
+        self._server.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._server.stop(None).wait()
+
+    def _export(self, request: ExportTraceServiceRequest, context: object) -> ExportTraceServiceResponse:
+        self.take(request)
+        return ExportTraceServiceResponse()
+
+
+_TRACE_SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 
 
 def _received(span: trace_pb2.Span) -> ReceivedSpan:

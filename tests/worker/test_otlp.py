@@ -1,4 +1,4 @@
-"""What comes to a receiver, by OTLP over HTTP."""
+"""What comes to a receiver, by OTLP."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
-from support.otlp_receiver import OtlpReceiver
+from support.otlp_receiver import OtlpGrpcReceiver, OtlpReceiver
 from support.ports import free_ports
 
+from paceline.core.errors import UsageError
 from paceline.core.ids import RunId, trace_id
 from paceline.core.trace_ids import root_span, turn_span
 from paceline.core.trace_span import Kind, Moment, Place, Span
+from paceline.worker.telemetry import switch
 from paceline.worker.telemetry.otlp import OtlpTracer, otlp_exporter
-from paceline.worker.telemetry.switch import is_on
+from paceline.worker.telemetry.switch import Wire, check, is_on, wire
 
 pytestmark = pytest.mark.anyio
 
@@ -51,16 +53,25 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpReceiver]:
 
 
 @asynccontextmanager
-async def _a_tracer() -> AsyncIterator[OtlpTracer]:
-    tracer = OtlpTracer(otlp_exporter())
+async def _a_tracer(wire: Wire = Wire.HTTP) -> AsyncIterator[OtlpTracer]:
+    tracer = OtlpTracer(otlp_exporter(wire))
     try:
         yield tracer
     finally:
         await tracer.aclose()
 
 
-async def test_a_span_comes_as_it_was_told_with_the_ids_that_were_chosen(receiver: OtlpReceiver) -> None:
-    async with _a_tracer() as tracer:
+@pytest.mark.parametrize(("kind", "wire"), [(OtlpReceiver, Wire.HTTP), (OtlpGrpcReceiver, Wire.GRPC)])
+async def test_a_span_comes_as_it_was_told_with_the_ids_that_were_chosen(
+    kind: type[OtlpReceiver] | type[OtlpGrpcReceiver], wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kind() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        await _told_to(receiver, wire)
+
+
+async def _told_to(receiver: OtlpReceiver | OtlpGrpcReceiver, wire: Wire) -> None:
+    async with _a_tracer(wire) as tracer:
         tracer.record([TURN, ROOT])
         await tracer.flush()
         turn, root = receiver.spans
@@ -118,3 +129,23 @@ async def test_a_run_is_sampled_whole_as_the_variables_say(
 )
 def test_traces_are_wanted_where_somebody_is_named_who_takes_them(environment: dict[str, str], wanted: bool) -> None:
     assert is_on(environment) is wanted
+
+
+def test_traces_are_sent_as_the_variables_say() -> None:
+    assert wire({}) is Wire.HTTP
+    assert wire({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}) is Wire.GRPC
+    both = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"}
+    assert wire(both) is Wire.HTTP
+
+
+def test_a_protocol_that_is_not_spoken_or_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        UsageError, match="OTEL_EXPORTER_OTLP_PROTOCOL=http/json: traces are sent by http/protobuf or grpc"
+    ):
+        wire({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"})
+    monkeypatch.setattr(switch, "find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=r"pip install 'paceline\[grpc\]'"):
+        wire({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+    with pytest.raises(UsageError):
+        check({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"})
+    check({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})

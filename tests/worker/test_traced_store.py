@@ -19,19 +19,21 @@ from support.runs import (
     a_row,
     asking,
     in_doubt,
+    ruled_out,
 )
 from support.told import Told
 from support.worlds import World, memory_world
 
 from paceline.core import trace_names as names
 from paceline.core.agent import Agent
-from paceline.core.ids import trace_id
-from paceline.core.ledger import AttemptLost, Compacted, Redriven
+from paceline.core.ids import CallId, trace_id
+from paceline.core.ledger import AttemptLost, Compacted, Redriven, Source
 from paceline.core.lifecycle import State
 from paceline.core.run import Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.trace_ids import TURNS_IN_A_PART, trace_of
 from paceline.core.trace_span import Span
+from paceline.core.trace_telling import Server
 from paceline.core.transcript import user_text
 from paceline.store.port import Asked, TurnClaim, TurnWrite, Written
 from paceline.worker.telemetry.traced_store import traced
@@ -212,6 +214,42 @@ async def test_a_call_in_doubt_is_told() -> None:
     await stage.run.store.doubt(held, Asked.PERSON, in_doubt("c1"))
     (span,) = stage.told.named("execute_tool")
     assert span.error == "unknown_effect"
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+async def test_what_a_person_decided_about_a_call_is_told_with_the_root(has_run: bool) -> None:
+    stage = await _a_stage()
+    run = stage.run
+    await run.bring_to(State.AWAITING_DECISION)
+    decided = replace(a_result("c1").entry, source=Source.PERSON, took_ms=0, worker="")
+    decision = replace(a_result("c1"), entry=decided) if has_run else ruled_out("c1")
+    await stage.world.store.resolve(run.run_id, CallId("c1"), decision)
+    if not has_run:
+        await run.run_call("c1")
+    assert len(stage.told.named("execute_tool")) == (1 if has_run else 2), "a producer tells nothing"
+    await run.store.finish(await run.now_held(), TurnWrite(), ENDS[State.FAILED])
+    stage.told.assert_whole()
+    doubtful, settled = stage.told.named("execute_tool")
+    assert (doubtful.error, settled.error, settled.parent) == ("unknown_effect", "", doubtful.parent)
+    assert settled.attributes.get(names.SOURCE) == ("person" if has_run else None)
+    moments = [(moment.name, moment.attributes[names.SOURCE]) for moment in stage.told.root.moments]
+    assert moments == ([] if has_run else [(names.RULED_OUT_EVENT, "person")])
+
+
+async def test_a_turn_names_the_queue_it_came_by_and_a_chat_the_server_that_it_called() -> None:
+    world, told = memory_world(), Told()
+    store = traced(world.store, told, now_ms=world.clock, server=Server(address="api.test", port=443))
+    await store.put_agent(AGENT.digest, AGENT.freeze())
+    await store.submit(await store.open_batch(replace(BATCH, agent=AGENT.digest)), [a_row()])
+    run = Driven(store, a_row().run_id)
+    for _ in range(2):
+        await run.begin()
+        await store.go_on(run.held, A_WRITE, advance=True)
+    turns, chats = told.named("turn"), told.named("chat")
+    assert [turn.attributes[names.QUEUE] for turn in turns] == ["paceline.starts", "paceline.turns"]
+    assert {(chat.attributes[names.SERVER], chat.attributes[names.SERVER_PORT]) for chat in chats} == {
+        ("api.test", 443)
+    }
 
 
 async def test_a_later_life_is_told_below_the_root_of_the_first() -> None:

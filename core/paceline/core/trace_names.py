@@ -1,6 +1,7 @@
 """Every name that a span may carry. The `gen_ai` ones are those of the GenAI conventions 0.1, still in development.
 
 A key that is not here is in no span: that is how prompts, answers, arguments and an API's own words stay out of them.
+Only where an operator asks for what was said there are others, in `worker/paceline/worker/telemetry/content.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
 CONVERSATION = "gen_ai.conversation.id"
 AGENT = "gen_ai.agent.name"
+SERVER = "server.address"
+SERVER_PORT = "server.port"
 REQUEST_MODEL = "gen_ai.request.model"
 RESPONSE_MODEL = "gen_ai.response.model"
 FINISH_REASONS = "gen_ai.response.finish_reasons"

@@ -6,5 +6,7 @@ import os
 
 from .app import create_app
 from .settings import Settings
+from .telemetry.switch import check
 
+check(os.environ)
 app = create_app(Settings.from_environment(os.environ))

@@ -26,11 +26,11 @@ from .desk import GIVING_BACK_SECONDS, Desk
 from .health import LoopWatch, turn_forever
 from .liveness import beat_forever
 from .messages import Message
-from .model import AnthropicModel
+from .model import AnthropicModel, server_of
 from .record_clock import RecordClock, now_ms
 from .settings import Settings
 from .sweeper import Sweeper
-from .telemetry.switch import is_on
+from .telemetry.switch import is_on, wire
 from .telemetry.traced_store import traced
 
 T = TypeVar("T")
@@ -148,11 +148,21 @@ def _connect(settings: Settings) -> RunStore:
         retention_seconds=settings.retention_seconds,
         durability=settings.durability,
     )
-    if not is_on(os.environ):
-        return store
-    from .telemetry.otlp import OtlpTracer, otlp_exporter  # it imports much that a worker without traces never needs
+    return _traced(store, os.environ) if is_on(os.environ) else store
 
-    return traced(store, OtlpTracer(otlp_exporter()), now_ms=now_ms)
+
+def _traced(store: RunStore, environment: Mapping[str, str]) -> RunStore:
+    # These import much that a worker without traces never needs, or show what only some want to be shown.
+    from .telemetry.content import Content, is_wanted
+    from .telemetry.otlp import OtlpTracer, otlp_exporter
+
+    return traced(
+        store,
+        OtlpTracer(otlp_exporter(wire(environment))),
+        now_ms=now_ms,
+        server=server_of(environment),
+        content=Content(store) if is_wanted(environment) else None,
+    )
 
 
 def built_in_tools(store: RunStore) -> Mapping[str, Tool]:

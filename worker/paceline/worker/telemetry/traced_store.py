@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from paceline.core.agent import Agent
 from paceline.core.endings import Outcome
@@ -31,6 +31,7 @@ from paceline.core.trace_names import WORKER_LOST
 from paceline.core.trace_span import Span
 from paceline.core.trace_telling import (
     Attempt,
+    Server,
     ToldRun,
     attempt_lost,
     attempt_spans,
@@ -62,10 +63,30 @@ from .tracer import Tracer
 log = logging.getLogger("paceline.telemetry")
 
 
-def traced(store: RunStore, tracer: Tracer, *, now_ms: Callable[[], int]) -> RunStore:
-    """The same record; what this process writes to it is told to the tracer."""
+def traced(
+    store: RunStore,
+    tracer: Tracer,
+    *,
+    now_ms: Callable[[], int],
+    server: Server | None = None,
+    content: Content | None = None,
+) -> RunStore:
+    """The same record; what this process writes to it is told to the tracer.
+
+    `server` is where it calls the model. With `content` the spans have what was said, too.
+    """
     # What it does not listen to it hands on, which no type can say.
-    return cast(RunStore, TracedStore(store, tracer, now_ms=now_ms))
+    return cast(RunStore, TracedStore(store, tracer, now_ms=now_ms, server=server, content=content))
+
+
+class Content(Protocol):
+    """Adds what was said to spans."""
+
+    async def of_attempt(self, run_id: RunId, agent: Agent, spans: Sequence[Span], write: TurnWrite) -> list[Span]:
+        """The spans of an attempt that ended with this write, with what was sent and what came."""
+
+    async def of_calls(self, run_id: RunId, spans: Sequence[Span], results: Sequence[CallResult]) -> list[Span]:
+        """The spans of these results, with what the tools were called with and what they said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +104,20 @@ class _UnderWay:
 class TracedStore:
     """Lives on the process's loop."""
 
-    def __init__(self, store: RunStore, tracer: Tracer, *, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        tracer: Tracer,
+        *,
+        now_ms: Callable[[], int],
+        server: Server | None,
+        content: Content | None,
+    ) -> None:
         self._store = store
         self._tracer = tracer
         self._now_ms = now_ms
+        self._server = server
+        self._content = content
         self._under_way: dict[TurnClaim, _UnderWay] = {}
         self._agents: dict[AgentDigest, Agent] = {}
 
@@ -148,8 +179,7 @@ class TracedStore:
     async def join(self, held: TurnClaim, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
         written = await self._store.join(held, message, inline)
         if written is Written.WRITTEN:
-            calls = [call_ran_span(held.run_id, result.entry) for result in inline]
-            await self._tell(held.run_id, lambda: self._with_root(held, calls, moved_on=True))
+            await self._tell(held.run_id, lambda: self._with_root(held, inline, moved_on=True))
         return written
 
     # Calls
@@ -157,8 +187,7 @@ class TracedStore:
     async def finish_call(self, held: CallClaim, result: CallResult) -> CallStored:
         stored = await self._store.finish_call(held, result)
         if stored.written is not CallWritten.LOST:
-            call = call_ran_span(held.run_id, result.entry)
-            await self._tell(held.run_id, lambda: self._with_root(held, [call]))
+            await self._tell(held.run_id, lambda: self._with_root(held, [result]))
         return stored
 
     async def recover_call(self, held: CallClaim, *, lost: bool = False) -> Written:
@@ -170,7 +199,7 @@ class TracedStore:
     async def doubt(self, held: CallClaim, asked: Asked, entry: EffectInDoubt, *, lost: bool = False) -> Written:
         written = await self._store.doubt(held, asked, entry, lost=lost)
         if written is Written.WRITTEN:
-            await self._tell(held.run_id, lambda: self._with_root(held, [in_doubt_span(held.run_id, entry)]))
+            await self._tell(held.run_id, lambda: self._with_root(held, [], in_doubt_span(held.run_id, entry)))
         return written
 
     async def rule_out(self, held: CallClaim, entry: EffectRuledOut) -> Written:
@@ -226,12 +255,21 @@ class TracedStore:
                 attempt = replace(
                     self._over(under_way, write), completes=completes, reason=reason, hold_seconds=hold_seconds
                 )
-                told = attempt_spans((await self._agent(under_way.run.agent)).model, attempt)
+                told = await self._attempt_spans(under_way.run, attempt, write)
             else:
                 told = _lost(held.run_id, write)
             return [*told, *await self._roots_of(held, is_over=is_over, moved_on=completes)]
 
         await self._tell(held.run_id, spans)
+
+    async def _attempt_spans(self, run: Run, attempt: Attempt, write: TurnWrite) -> list[Span]:
+        agent = await self._agent(run.agent)
+        told = attempt_spans(agent.model, attempt)
+        return await self._content.of_attempt(run.run_id, agent, told, write) if self._content else told
+
+    async def _call_spans(self, run_id: RunId, results: Sequence[CallResult]) -> list[Span]:
+        told = [call_ran_span(run_id, result.entry) for result in results]
+        return await self._content.of_calls(run_id, told, results) if self._content else told
 
     def _over(self, under_way: _UnderWay, write: TurnWrite) -> Attempt:
         """An attempt that ends with this write."""
@@ -244,6 +282,7 @@ class TracedStore:
             began_ms=under_way.began_ms,
             ended_ms=self._now_ms(),
             worker=under_way.worker,
+            server=self._server,
             trouble=WORKER_LOST if the(AttemptLost, write.ledger) else trouble(run.streaks, write.streaks),
             called=called,
             failed_ms=0 if called else write.spent.working_ms,
@@ -254,11 +293,12 @@ class TracedStore:
         )
 
     async def _with_root(
-        self, held: TurnClaim | CallClaim, told: Sequence[Span], *, moved_on: bool = False
+        self, held: TurnClaim | CallClaim, results: Sequence[CallResult], *told: Span, moved_on: bool = False
     ) -> Sequence[Span]:
-        """These, and what there is to say of the run itself."""
+        """These calls, and what there is to say of the run itself."""
+        calls = await self._call_spans(held.run_id, results)
         is_over = await self._was_cancelled(held.run_id)
-        return [*told, *await self._roots_of(held, is_over=is_over, moved_on=moved_on)]
+        return [*told, *calls, *await self._roots_of(held, is_over=is_over, moved_on=moved_on)]
 
     async def _was_cancelled(self, run_id: RunId) -> bool:
         """Whether a write may have ended the run because somebody wanted that."""
