@@ -43,6 +43,7 @@ async def _hides_no_other(store: RunStore, broken: RunId, other: RunId) -> None:
 async def test_a_run_that_is_put_aside_is_due_later_and_one_that_is_over_never(world: World) -> None:
     waiting, over = await a_queued_run(world.store, "row-1"), await a_queued_run(world.store, "row-2", index=1)
     await world.store.cancel(over.run_id)
+    await world.store.let_go(over.run_id)
     await world.let_pass(31)
     await world.store.look_in([waiting.run_id, over.run_id], seconds=100)
     assert await world.store.due(limit=10) == []
