@@ -241,7 +241,7 @@ FLEET = Dashboard(
                 ),
                 lines(
                     "Failed model calls a minute",
-                    "By kind of failure. 429 and 529 hold the runs of that model; nothing is lost.",
+                    "throttled (429, 529) holds the runs of that model; transient is tried again; refused ends the run.",
                     "short",
                     {
                         "{{gen_ai_request_model}} {{error_type}}": per_minute(
