@@ -53,12 +53,14 @@ blocks = st.one_of(
     st.builds(tool_use, st.sampled_from(["c1", "c2", "c3", "c 4", ""]), st.sampled_from(["search", "finish"])),
     st.builds(tool_use, st.just("f1"), st.just("finish"), who=st.sampled_from(["Ada", 3])),
     st.just({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}),
+    words.map(lambda said: {"type": "compaction", "content": said, "signature": "c2ln"}),
 )
-STOP_REASONS = ["end_turn", "stop_sequence", "tool_use", "max_tokens", "pause_turn", "refusal", "odd", None]
+GOING_ON = ["tool_use", "max_tokens", "pause_turn", "compaction"]
+STOP_REASONS = ["end_turn", "stop_sequence", *GOING_ON, "refusal", "odd", None]
 answers = st.builds(
     lambda content, stop_reason: body(*content, stop_reason=stop_reason),
     st.lists(blocks, max_size=4),
-    st.sampled_from([*STOP_REASONS, "tool_use", "tool_use", "pause_turn", "max_tokens"]),
+    st.sampled_from([*STOP_REASONS, *GOING_ON, "tool_use"]),
 )
 asking = st.builds(
     lambda said, count: body(

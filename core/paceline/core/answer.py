@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from .errors import InvalidTranscript
 from .ids import CallId
 from .transcript import Fragment, assistant_content, check_next, text_of, user_text
-from .usage import Usage, cost_nanousd, read_usage
+from .usage import Usage, context_tokens, cost_nanousd, read_usage
 
 _decoder = json.JSONDecoder()
 _ANY_USER = user_text("?")
@@ -61,6 +61,8 @@ class Answer:
     calls: tuple[Call, ...]
     only_text: bool
     usage: Usage
+    context_tokens: int
+    """What the conversation comes to with it; 0 where only what is sent next can tell."""
     cost_nanousd: int | None
     refusal: str
     container: str = ""
@@ -105,15 +107,17 @@ def _read(message: Mapping[str, Any], raw: str) -> Answer:
     content = message["content"]
     fragment = _fragment(raw, content)
     usage, cost = _used(message["usage"], str(message["model"]))
+    stop_reason = _stop_reason(message.get("stop_reason"))
     return Answer(
         message_id=str(message.get("id", "")),
         model=str(message["model"]),
-        stop_reason=_stop_reason(message.get("stop_reason")),
+        stop_reason=stop_reason,
         fragment=fragment,
         text=text_of(message) if fragment else "",
         calls=tuple(_calls(content)),
         only_text=all(block["type"] == "text" for block in content),
         usage=usage,
+        context_tokens=0 if stop_reason == "compaction" else context_tokens(message["usage"]),
         cost_nanousd=cost,
         refusal=str((message.get("stop_details") or {}).get("category") or "no category given"),
         container=str((message.get("container") or {}).get("id") or ""),

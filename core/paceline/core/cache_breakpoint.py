@@ -19,6 +19,7 @@ _OWN_BREAKPOINTS = 3
 
 _ASSISTANT = b'{"role":"assistant"'
 _USER = b'{"role":"user"'
+_COMPACTION = b'"compaction"'
 _END = b"}]}"
 _MARKER = b',"cache_control":{"type":"ephemeral"}'
 
@@ -28,7 +29,8 @@ def with_breakpoint(fragments: Sequence[bytes]) -> Sequence[bytes]:
     at = len(fragments) - 1
     while at > 0 and not fragments[at].startswith(_ASSISTANT):
         at -= 1
-    if at <= 0 or not _is_long(fragments[at:]) or not _may_be_marked(fragments, at - 1):
+    added = fragments[at:]
+    if at <= 0 or not _is_long(added) or _is_summed_up(added) or not _may_be_marked(fragments, at - 1):
         return fragments
     last = fragments[at - 1]
     return [*fragments[: at - 1], last[: -len(_END)] + _MARKER + _END, *fragments[at:]]
@@ -39,6 +41,11 @@ def _is_long(added: Sequence[bytes]) -> bool:
     if sum(fragment.count(b'"type"') for fragment in added) <= MOST_BLOCKS:
         return False
     return sum(len(json.loads(fragment)["content"]) for fragment in added) > MOST_BLOCKS
+
+
+def _is_summed_up(added: Sequence[bytes]) -> bool:
+    # The API heeds nothing before its own summary: the last request has left nothing to find there.
+    return any(fragment.find(_COMPACTION) >= 0 for fragment in added)
 
 
 def _may_be_marked(fragments: Sequence[bytes], at: int) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .agent import Agent
 from .compaction import Compaction, compaction_due, sent_fragments
 from .run import Run
-from .transcript import Fragment, weight
+from .transcript import Fragment, since_compaction, weight
 from .usage import WorstCase, worst_case
 
 _CHARS_PER_TOKEN = 3
@@ -41,9 +41,10 @@ def next_call(agent: Agent, run: Run, fragments: Sequence[Fragment]) -> NextCall
 
 
 def _new_bytes(agent: Agent, run: Run, fragments: Sequence[Fragment]) -> int:
-    """What is sent for the first time, in bytes: all of it before the first answer."""
+    """What is sent for the first time, in bytes: all of it before the first answer, or after a summary of the API's."""
     if not run.context_tokens:
-        return len(agent.head) + sum(map(weight, sent_fragments(agent, fragments, run.cleared)))
+        sent = since_compaction(sent_fragments(agent, fragments, run.cleared))
+        return len(agent.head) + sum(map(weight, sent))
     at = len(fragments)
     while at and not fragments[at - 1].startswith(_SAID):
         at -= 1

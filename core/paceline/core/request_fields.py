@@ -158,9 +158,6 @@ def _context_management(given: Mapping[str, Any] | None) -> Iterator[Broken]:
         if edit.get("type") not in _EDITS:
             rule = f"there is no edit of type {edit.get('type')!r}, but {', '.join(_EDITS)}"
             yield Broken(at=("context_management", "edits", index), rule=rule)
-        elif edit.get("pause_after_compaction"):
-            rule = "runs do not pause after a compaction: take pause_after_compaction out"
-            yield Broken(at=("context_management", "edits", index), rule=rule)
 
 
 def _betas(fields: RequestFields) -> Iterator[Broken]:

@@ -30,7 +30,10 @@ from .transcript import (
     GO_ON_AFTER_CUT,
     GO_ON_AFTER_NOTHING,
     Fragment,
+    Message,
     awaits_server,
+    is_compaction,
+    may_hold_compaction,
     text_of,
     user_text,
 )
@@ -210,7 +213,7 @@ def _after_answer(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
             return _asked(agent, run, answered)
         case "max_tokens":
             return _cut(agent, run, answered)
-        case "pause_turn":
+        case "pause_turn" | "compaction":
             return _paused(agent, run, answered)
         case "refusal":
             message = f"the model refused: {answered.answer.refusal}"
@@ -323,12 +326,16 @@ def _cut(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
 
 def _paused(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
     answer, pauses = answered.answer, run.streaks.pauses + 1
-    if answer.fragment is None or not awaits_server(json.loads(answer.fragment)):
+    if answer.fragment is None or not _goes_on(json.loads(answer.fragment)):
         return _broken(agent, run, "the answer pauses with nothing to go on from")
     if pauses > agent.pauses:
         message = f"the model paused {pauses} times in a row"
         return Finish(outcome=Outcome(reason=StopReason.MODEL_ERROR, message=message))
     return GoOn(append=(answer.fragment,), advance=True, streaks=_moved_on(run, answered, pauses=pauses))
+
+
+def _goes_on(message: Message) -> bool:
+    return awaits_server(message) or is_compaction(message)
 
 
 def _broken(agent: Agent, run: Run, message: str) -> Step:
@@ -395,13 +402,19 @@ def _after_loss(run: Run, loss: WorkerLost) -> GoOn | Finish:
 def said_so_far(fragments: Sequence[Fragment]) -> str:
     """The text that the next answer goes on from: what stands before each "go on" at the end of the transcript.
 
-    Answers that said nothing in between do not end it.
+    Answers that said nothing in between do not end it, nor does a summary of the API's.
     """
     pieces: list[str] = []
     at = len(fragments) - 1
-    while at > 0 and fragments[at] in (_AFTER_CUT, _AFTER_NOTHING):
+    while at > 0 and (fragments[at] in (_AFTER_CUT, _AFTER_NOTHING) or _only_sums_up(fragments[at])):
         if fragments[at] == _AFTER_CUT:
             at -= 1
             pieces.append(text_of(json.loads(fragments[at])))
         at -= 1
     return "".join(reversed(pieces))
+
+
+def _only_sums_up(fragment: Fragment) -> bool:
+    return may_hold_compaction(fragment) and all(
+        block["type"] == "compaction" for block in json.loads(fragment)["content"]
+    )

@@ -21,6 +21,7 @@ Fragment = NewType("Fragment", bytes)
 _ERROR_MARK = b'"is_error":true'
 """As `result_block` writes it."""
 
+_COMPACTION_MARK = b'"compaction"'
 _IMAGE_MARK = b'"image"'
 _IMAGE_BYTES = 15_000
 """More than any image is worth in tokens (Anthropic's page on vision), at three bytes of text a token."""
@@ -99,7 +100,7 @@ def check_sendable(fragments: Sequence[Fragment]) -> None:
         raise InvalidTranscript("there is nothing to send")
     last = json.loads(fragments[-1])
     _check_pair(json.loads(fragments[-2]) if len(fragments) > 1 else None, last)
-    if last["role"] == "assistant" and not awaits_server(last):
+    if last["role"] == "assistant" and not (awaits_server(last) or is_compaction(last)):
         raise InvalidTranscript("the conversation ends with an assistant message")
 
 
@@ -153,6 +154,24 @@ def _content_text(content: str | Sequence[Block]) -> str:
 def awaits_server(message: Message) -> bool:
     """Whether an assistant message may be the last one sent: tools of the API's own run in it, and none of ours."""
     return not tool_use_ids(message) and any(block["type"].startswith("server_") for block in message["content"])
+
+
+def is_compaction(message: Message) -> bool:
+    """Whether an assistant message ends in the API's summary of what came before it: the model goes on from there."""
+    return bool(message["content"][-1]["type"] == "compaction")
+
+
+def may_hold_compaction(fragment: Fragment) -> bool:
+    """Whether there may be a summary of the API's in a message: told without reading it, so true now and then."""
+    return fragment.find(_COMPACTION_MARK) >= 0
+
+
+def since_compaction(fragments: Sequence[Fragment]) -> Sequence[Fragment]:
+    """What the API heeds: nothing that stands before its last summary."""
+    at = len(fragments) - 1
+    while at > 0 and not may_hold_compaction(fragments[at]):
+        at -= 1
+    return fragments[max(at, 0) :]
 
 
 def _check_pair(previous: Message | None, following: Message) -> None:

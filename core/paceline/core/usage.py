@@ -49,7 +49,27 @@ class Usage:
 
 
 def read_usage(wire: Mapping[str, Any]) -> Usage:
-    """The tokens of an answer's `usage`. Raises ValueError where a count is not one, or a needed one is missing."""
+    """The tokens of an answer's `usage`: those of a compaction that the API made, which its top level leaves out, too.
+
+    Raises ValueError where a count is not one, or a needed one is missing.
+    """
+    return sum((_tokens(part) for part in _iterations(wire, "compaction")), _tokens(wire))
+
+
+def context_tokens(wire: Mapping[str, Any]) -> int:
+    """What the conversation comes to with this answer: what its last step took in and said. Raises as `read_usage`.
+
+    An answer may have several steps where tools of the API's own run; its top level is their sum.
+    """
+    steps = _iterations(wire, "message")
+    return _tokens(steps[-1] if steps else wire).total
+
+
+def _iterations(wire: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    return [part for part in wire.get("iterations") or () if part.get("type") == kind]
+
+
+def _tokens(wire: Mapping[str, Any]) -> Usage:
     return Usage(
         input=_count(wire.get("input_tokens"), "input_tokens"),
         cache_read=_optional_count(wire, "cache_read_input_tokens"),

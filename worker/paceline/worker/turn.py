@@ -351,7 +351,7 @@ class Attempt:
             TurnWrite(
                 append=step.append,
                 spent=spent,
-                context_tokens=answer.usage.total if answer and grew else None,
+                context_tokens=answer.context_tokens if answer and grew else None,
                 streaks=step.streaks,
                 ledger=entries,
                 container=answer.container if answer and grew else "",
@@ -392,7 +392,7 @@ class Attempt:
             TurnWrite(
                 append=(step.append,),
                 spent=spent,
-                context_tokens=answer.usage.total,
+                context_tokens=answer.context_tokens,
                 streaks=step.streaks,
                 ledger=entries,
                 container=answer.container,
