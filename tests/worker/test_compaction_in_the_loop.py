@@ -11,9 +11,10 @@ from support.clock import FakeClock
 from support.runs import BATCH, a_row
 
 from paceline.core.agent import Agent, Limits
-from paceline.core.compaction import sent_fragments
+from paceline.core.compaction import cleared_by_api, sent_fragments
 from paceline.core.ids import CallId, Incarnation
-from paceline.core.ledger import CallRan, Compacted, Entry
+from paceline.core.ledger import CallRan, Compacted, Entry, ModelCalled
+from paceline.core.request_fields import RequestFields
 from paceline.core.transcript import Fragment, check_whole, result_text, user_text
 from paceline.sim import Answer as Says
 from paceline.sim import Call, Request, Simulator
@@ -174,3 +175,48 @@ async def test_where_the_api_finds_no_room_results_are_cleared_and_the_turn_is_t
     assert (made.turn, made.results) == (9, 5), "of 8 the latest three are kept"
     calls = [CallId(entry.call) for entry in lived.ledger if isinstance(entry, CallRan)]
     assert all(len(result_text(lived.transcript, call) or "") >= PAGE_CHARS for call in calls)
+
+
+BOUND = replace(READER, model="claude-opus-5-5", system="Read the pages one by one. " * 3_000)
+"""Its thinking is bound to all that stands before it."""
+LONG = 45
+
+
+def thinks_and_reads_on(request: Request) -> Says:
+    last = request.turn >= LONG
+    calls = () if last else (Call(tool="page", input={"number": request.turn}),)
+    return Says(thinking="On to the next.", text="Done." if last else "", calls=calls)
+
+
+def told(lived: Lived) -> Sequence[str]:
+    return [entry.stop_reason for entry in lived.ledger if isinstance(entry, ModelCalled)]
+
+
+async def test_where_thinking_is_bound_the_api_clears_old_results_and_what_is_sent_stays_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Simulator(thinks_and_reads_on) as simulator:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", simulator.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        lived = await live(cleared_by_api(replace(BOUND, compact_at=0.04)))
+        assert [entry.verdict for entry in simulator.journal] == ["accepted"] * LONG
+        for before, after in pairwise(simulator.journal):
+            assert after.message_hashes[: len(before.message_hashes)] == before.message_hashes
+    assert (lived.record.answer, lived.compactions) == ("Done.", [])
+    assert lived.record.run.context_tokens < 45_000, "of 90,000 that were sent"
+
+
+async def test_a_run_that_pauses_after_each_summary_of_the_apis_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    trigger = {"type": "input_tokens", "value": 50_000}
+    edit = {"type": "compact_20260112", "trigger": trigger, "pause_after_compaction": True}
+    agent = replace(BOUND, passed_through=RequestFields().with_edit(edit))
+    with Simulator(thinks_and_reads_on) as simulator:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", simulator.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        lived = await live(agent)
+        assert {entry.verdict for entry in simulator.journal} == {"accepted"}
+    assert lived.record.answer == "Done."
+    assert told(lived).count("compaction") == 2
+    check_whole(lived.transcript)
+    assert lived.record.run.spent.usage.total > 2 * 50_000 + 45_000, "what the summaries used counts"
+    assert lived.record.run.context_tokens < 50_000

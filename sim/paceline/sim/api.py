@@ -8,6 +8,7 @@ from typing import Any
 
 from paceline.sim.body import Body, MessageShelf, read_body
 from paceline.sim.combinations import combination_refusals
+from paceline.sim.context_edits import Edited, edited
 from paceline.sim.conversation import conversation_refusals
 from paceline.sim.dialects import ANTHROPIC, Dialect
 from paceline.sim.fields import BINDING_BETA, field_refusals
@@ -44,6 +45,8 @@ class Accepted:
     prompt: Prompt
     scope: str
     changes: Sequence[Mapping[str, str]] | None
+    edited: Edited | None = None
+    """What became of the context, for a request that asked for edits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +126,16 @@ class Api:
         changes = self._changes(fields, prefix, messages, model)
         if isinstance(changes, Refusal):
             return changes
-        prompt = read_prompt(fields, prefix, shown(messages, changes))
+        request = Request({"max_tokens": 0, **fields}, messages)
+        seen = shown(messages, changes)
+        context = edited(fields, prefix, seen, request.conversation)
+        prompt = read_prompt(fields, prefix, context.messages if context else seen)
         refusal = self.first(prompt_refusals(prompt, model))
         if refusal is not None:
             return refusal
         return Accepted(
-            request=Request({"max_tokens": 0, **fields}, messages),
+            request=request,
+            edited=context,
             model=model,
             prompt=prompt,
             scope=f"{asked.workspace}\n{fields['model']}\n{fields.get('speed', 'standard')}",

@@ -57,7 +57,7 @@ class BatchWork:
         accepted = self._judge(item, asked)
         if isinstance(accepted, Refusal):
             return self._failing(post, refusal_reply(accepted), now + seconds)
-        line = self._speaker.line(accepted.request, ON_ITEM)
+        line = self._speaker.line(accepted, ON_ITEM)
         if isinstance(line, Failed):
             return self._failing(post, line.error, now + seconds, line.fault.name if line.fault else None)
         return self._speaking(post, line, accepted, now + max(seconds, line.answer.delay_s))

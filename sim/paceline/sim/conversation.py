@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from paceline.sim.message import CALL, RESULT, SERVER_CALLS, THOUGHTS, Block, Message
+from paceline.sim.message import CALL, COMPACTION, RESULT, SERVER_CALLS, THOUGHTS, Block, Message
 from paceline.sim.models import Model
 from paceline.sim.rules import Refusal, Rule, refuse
 from paceline.sim.sides import Side, merged
@@ -132,5 +132,6 @@ def _prefill_refusals(last: Message, model: Model) -> Iterator[Refusal]:
 
 
 def _is_paused(last: Message) -> bool:
-    """Whether the model's turn goes on: the server was at work in it."""
-    return any(block.kind in SERVER_CALLS or block.is_server_result for block in last.blocks)
+    """Whether the model's turn goes on: the server was at work in it, or has summed up what came before it."""
+    is_summary = bool(last.blocks) and last.blocks[-1].kind == COMPACTION
+    return is_summary or any(block.kind in SERVER_CALLS or block.is_server_result for block in last.blocks)

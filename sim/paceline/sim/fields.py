@@ -42,11 +42,11 @@ _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _CHOICE = Fields("type:string name?:string disable_parallel_tool_use?:boolean")
 _CHOICES = ("auto", "any", "tool", "none")
 _SPEEDS = ("standard", "fast")
-# A field that is known only with its beta: `name: (type, prefix of the beta's name)`.
-_BETA_FIELDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+# A field that is known only with its beta: `name: (type, prefix of the beta's name, or of those that will do)`.
+_BETA_FIELDS: Mapping[str, tuple[str, str | tuple[str, ...]]] = MappingProxyType(
     {
         "mcp_servers": ("list", "mcp-client-"),
-        "context_management": ("object", "context-management-"),
+        "context_management": ("object", ("context-management-", "compact-2026-01")),
         "compaction": ("object", "compact-2026-09"),
         "fallbacks": ("any", "server-side-fallback-"),
         "fallback_credit_token": ("string", "fallback-credit-"),

@@ -17,6 +17,7 @@ _MARKER = r'"cache_control"\s*:\s*(?:\{[^{}]*\}|null)'
 _MARKERS = re.compile(rf",\s*{_MARKER}|{_MARKER}\s*,?")
 CALL = "tool_use"
 RESULT = "tool_result"
+COMPACTION = "compaction"
 THOUGHTS = ("thinking", "redacted_thinking")
 SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

@@ -130,8 +130,8 @@ class MessagesServer:
             return exchange.refuse(judged)
         exchange.note(verdict="accepted")
         counted: dict[str, Any] = {"input_tokens": judged.prompt.tokens}
-        if judged.request.fields.get("context_management") is not None:
-            counted["context_management"] = {"original_input_tokens": judged.prompt.tokens}
+        if judged.edited is not None:
+            counted["context_management"] = {"original_input_tokens": judged.edited.original_tokens}
         return exchange.reply(200, json.dumps(counted).encode())
 
     async def _look_up(self, exchange: Exchange) -> web.Response:
@@ -177,7 +177,7 @@ class MessagesServer:
     async def _play(self, turn: Turn) -> web.StreamResponse:
         """Answer as the playbook says, unless a fault is due."""
         request = turn.accepted.request
-        line = self._speaker.line(request, ON_STREAM if request.stream else ON_PLAIN)
+        line = self._speaker.line(turn.accepted, ON_STREAM if request.stream else ON_PLAIN)
         if isinstance(line, Failed):
             return _fail(turn, line)
         turn.exchange.note_answer(line.fault)

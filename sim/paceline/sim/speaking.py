@@ -9,9 +9,11 @@ from typing import Any
 from paceline.sim.answer import Answer, Spoken, make_id, speak
 from paceline.sim.api import Accepted
 from paceline.sim.cache import Charge, PromptCache
+from paceline.sim.context_edits import Summary, billed, with_summary
 from paceline.sim.dialects import ANTHROPIC, Dialect
 from paceline.sim.faults import Fault, Injector, Stage
 from paceline.sim.journal import Usage
+from paceline.sim.message import COMPACTION
 from paceline.sim.mishaps import ErrorReply, api_error, error_of, misspoken, refusal_reply
 from paceline.sim.miswritten import misbilled, miswritten
 from paceline.sim.playbook import Playbook
@@ -64,8 +66,11 @@ class Speaker:
         self._clock = clock
         self._dialect = dialect
 
-    def line(self, request: Request, stages: Collection[Stage]) -> Line | Failed:
+    def line(self, accepted: Accepted, stages: Collection[Stage]) -> Line | Failed:
         """What to say to a request on which faults of these stages may strike."""
+        request, summary = accepted.request, _summary(accepted)
+        if summary is not None and summary.pauses:
+            return Line(answer=Answer(blocks=[summary.block], stop_reason=COMPACTION), fault=None)
         try:
             answer = self._playbook.answer(request)
             if answer is None:
@@ -86,7 +91,8 @@ class Speaker:
         """Say it: the prompt's entries in the cache are read, and the answer is worth its tokens."""
         request, fault = accepted.request, line.fault
         spoken = _signed(speak(line.answer, request.conversation, request.max_tokens), accepted)
-        usage = misbilled(charge.usage, fault) + Usage(output_tokens=spoken.output_tokens)
+        bill = billed(misbilled(charge.usage, fault), spoken, accepted.edited)
+        spoken, usage = with_summary(spoken, accepted.edited), bill.usage
         self._cache.read(charge)
         message = message_of(
             spoken,
@@ -96,9 +102,15 @@ class Speaker:
             speed=_speed(accepted),
             service_tier=service_tier,
             changes=accepted.changes,
+            edited=accepted.edited,
+            iterations=bill.iterations,
         )
         message = _in_dialect(miswritten(message, fault), self._dialect)
         return Said(message=message, spoken=spoken, usage=usage)
+
+
+def _summary(accepted: Accepted) -> Summary | None:
+    return accepted.edited.summary if accepted.edited else None
 
 
 def _own_fault(answer: Answer, stages: Collection[Stage]) -> Fault | None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from paceline.sim.answer import Spoken, make_id
+from paceline.sim.context_edits import Edited
 from paceline.sim.journal import Usage
 from paceline.sim.request import Request
 from paceline.sim.server_tools import runs_code
@@ -23,11 +24,13 @@ def message_of(
     speed: str = "standard",
     service_tier: str = "standard",
     changes: Sequence[Mapping[str, str]] | None = None,
+    edited: Edited | None = None,
+    iterations: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The answer to a request at `now`, in Unix seconds; equal conversations get equal ids. `changes` are told as
     `input_transformations`, unless None."""
     at_server = [block["name"] for block in spoken.content if block["type"] == "server_tool_use"]
-    message = {
+    message: dict[str, Any] = {
         "id": make_id("msg_01", request.conversation),
         "type": "message",
         "role": "assistant",
@@ -53,6 +56,10 @@ def message_of(
             "speed": speed,
         },
     }
+    if iterations:
+        message["usage"] = {**message["usage"], "iterations": list(iterations)}
+    if edited is not None:
+        message["context_management"] = {"applied_edits": list(edited.applied)}
     return message if changes is None else {**message, "input_transformations": list(changes)}
 
 
