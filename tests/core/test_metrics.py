@@ -6,6 +6,7 @@ import pytest
 
 from paceline.core.metrics import (
     METRICS,
+    MODEL_ERRORS,
     QUEUE_WAIT,
     RUN_COST,
     RUN_TURNS,
@@ -14,8 +15,10 @@ from paceline.core.metrics import (
     Kind,
     bucket_of,
     field,
+    label,
     observed,
 )
+from paceline.core.step import FailureKind
 from paceline.core.usage import NANO_USD
 
 
@@ -41,6 +44,15 @@ def test_only_histograms_have_buckets_and_theirs_ascend() -> None:
 def test_every_label_is_a_name_of_the_fleets_own_or_has_known_values() -> None:
     own = {"agent", "model", "gen_ai_agent_name", "gen_ai_request_model", "gen_ai_tool_name", "error_type"}
     assert {label for metric in METRICS for label in metric.labels} == own | set(VALUES)
+
+
+def test_models_fail_in_the_ways_that_the_loop_knows() -> None:
+    assert {*MODEL_ERRORS} == {*FailureKind} - {FailureKind.UNREADY}, "then it was not asked"
+
+
+def test_a_name_cannot_pass_for_two_labels_nor_be_without_end() -> None:
+    assert label("a|b") == "a/b"
+    assert len(label("x" * 999)) == 100
 
 
 def test_a_field_is_the_metric_and_its_label_values() -> None:

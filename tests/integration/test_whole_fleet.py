@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,13 +15,16 @@ from pathlib import Path
 import pytest
 from integration.fleet import FleetPlan, RealFleet, Script, wait_until
 from redis import Redis
+from support.ports import free_ports
+from support.scraping import Page, scraped
 
 from paceline.core.agent import Agent, Limits
 from paceline.core.ids import RunId
-from paceline.core.ledger import AttemptLost, Held
+from paceline.core.ledger import AttemptLost, Held, PossiblyBilled
 from paceline.core.lifecycle import State
 from paceline.core.tool_spec import Effect, ToolSpec
 from paceline.core.unknown_effect import OnUnknownEffect
+from paceline.producer.children import start_child, stop_children
 from paceline.producer.cli import run_command
 from paceline.producer.fleet import Batch
 from paceline.sim import Answer, Call, Entry, Fault, Request
@@ -298,6 +302,57 @@ def test_what_was_begun_is_finished_before_more_is_begun(stage: Stage) -> None:
             most = max(most, under_way)
             under_way -= entry.turn == 3
         assert most <= 1.5 * WORKERS * SLOTS
+
+
+@contextmanager
+def exporting(stage: Stage) -> Iterator[str]:
+    """The address of an exporter of the fleet."""
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "paceline.producer.cli", "exporter", "--port", str(port), "--every", "0.2"]
+    environment = {**os.environ, "PACELINE_REDIS_URL": stage.real.url}
+    exporter = start_child("exporter", command, environment=environment, log=stage.folder / "exporter.log")
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        stop_children([exporter], grace_seconds=10)
+
+
+def told(url: str, agent: str) -> Page | None:
+    """The metrics, once there are any of this agent and none of its runs is active."""
+    try:
+        page = scraped(url)
+    except OSError:
+        return None
+    active = page.of("agent_active_runs", agent=agent)
+    return page if active and not any(active.values()) else None
+
+
+def test_the_metrics_add_up_exactly_whoever_was_killed(stage: Stage) -> None:
+    with stage.playing(turns(3, "fetch", "look", delay_s=0.1)) as real, exporting(stage) as url:
+        agent = replace(telling(real), name="measured")
+        batch = real.submit(60, batch="measured", agent=agent)
+        wait_until(lambda: len(requests(real, batch)) > 40, "runs are under way")
+        real.kill(real.alive()[0])
+        all_answered(real, batch)
+        wait_until(lambda: told(url, "measured") is not None, "the exporter has seen the end")
+        page, counts = scraped(url), batch.status().counts
+        runs = page.of("agent_runs_total", agent="measured")
+        assert {dict(labels)["stop_reason"]: value for labels, value in runs.items() if value} == {"final_answer": 60}
+        by_model = {"gen_ai_request_model": agent.model, "gen_ai_agent_name": "measured"}
+        tokens = "gen_ai_client_inference_usage_{}_tokens_total"
+        assert page.value(tokens.format("input"), **by_model) == counts.spent.usage.all_input
+        assert page.value(tokens.format("cache_read_input"), **by_model) == counts.spent.usage.cache_read
+        assert page.value(tokens.format("output"), **by_model) == counts.spent.usage.output
+        cost_usd = page.value("agent_cost_usd_total", agent="measured", model=agent.model)
+        assert cost_usd == pytest.approx(counts.spent.cost_nanousd / 1e9)
+        assert page.value("agent_run_cost_usd_sum", agent="measured") == pytest.approx(cost_usd)
+        assert page.value("agent_run_turns_sum", agent="measured", outcome="succeeded") == counts.turns == 180
+        assert page.value("gen_ai_invoke_agent_tool_calls_sum", gen_ai_agent_name="measured") == counts.spent.tool_calls
+        ledgers = [real.fleet.show(run_id).ledger for run_id in run_ids(batch)]
+        maybe = sum(isinstance(entry, PossiblyBilled) for ledger in ledgers for entry in ledger)
+        assert page.value("agent_possibly_billed_twice_total", agent="measured") == maybe
+        assert page.value("agent_queue_depth", queue="paceline.turns") == 0
+        assert page.value("agent_workers") >= 3
 
 
 def test_nothing_is_left_in_the_record_for_ever(stage: Stage) -> None:

@@ -28,7 +28,7 @@ def added(*counts: Counts) -> Counts:
 def written(run: Run, model: str, entries: Sequence[Entry]) -> Counts:
     """What an attempt adds by these entries in its run's ledger; `model` is the one that was asked for."""
     return added(
-        *(_of_entry(run.label, model, entry) for entry in entries),
+        *(_of_entry(run.label, metrics.label(model), entry) for entry in entries),
         _crossings(run, context_used(run, model, entries)),
     )
 
@@ -65,7 +65,7 @@ def _used(label: str, model: str, usage: Usage) -> Counts:
 
 def model_failed(model: str, error_type: str, took_ms: int) -> Counts:
     """A model call that brought no answer."""
-    return observed(metrics.MODEL_SECONDS, model, error_type, stored=took_ms)
+    return observed(metrics.MODEL_SECONDS, metrics.label(model), error_type, stored=took_ms)
 
 
 def repeated(run: Run, *, warned: int = 0, aborted: int = 0) -> Counts:
@@ -88,7 +88,7 @@ def context_used(run: Run, model: str, entries: Sequence[Entry]) -> ContextUsed 
     if not sent:
         return None
     millionths = 1_000_000 * max(sent) // context_window_tokens(model)
-    return ContextUsed(model=model, millionths=max(millionths, _so_far(run)))
+    return ContextUsed(model=metrics.label(model), millionths=max(millionths, _so_far(run)))
 
 
 def _crossings(run: Run, used: ContextUsed | None) -> Counts:
@@ -112,7 +112,7 @@ def _so_far(run: Run) -> int:
 def call_ran(entry: CallRan) -> Counts:
     """A tool that the agent has was run."""
     error_type = metrics.TOOL_ERROR if entry.is_error else ""
-    return observed(metrics.TOOL_SECONDS, entry.tool, error_type, stored=entry.took_ms)
+    return observed(metrics.TOOL_SECONDS, metrics.label(entry.tool), error_type, stored=entry.took_ms)
 
 
 # Ends

@@ -71,6 +71,8 @@ OUTCOMES = tuple(state for state in State if state in TERMINAL)
 CONTEXT_THRESHOLDS = ("0.5", "0.75", "0.9")
 """Of the model's window."""
 TOOL_ERROR = "tool_error"
+MODEL_ERRORS = ("transient", "throttled", "refused")
+"""Kinds of `step.FailureKind` with which a model was asked and brought no answer."""
 AGENTS_COUNTED = 200
 """Agents that have series of their own; what further ones do is counted together, as `ids.OTHER_AGENTS`."""
 
@@ -274,7 +276,14 @@ Counts = Mapping[str, int]
 """What is to be added to the ledger, by field."""
 NOTHING: Counts = MappingProxyType({})
 SUM = "sum"
+INFINITE = "inf"
 _SEPARATOR = "|"
+_LONGEST_LABEL = 100
+
+
+def label(name: str) -> str:
+    """A name as a label value: what separates fields is no part of it, and it is not without end."""
+    return name.replace(_SEPARATOR, "/")[:_LONGEST_LABEL]
 
 
 def field(metric: Metric, *labels: str) -> str:
@@ -291,4 +300,34 @@ def observed(metric: Metric, *labels: str, stored: int) -> dict[str, int]:
 def bucket_of(metric: Metric, stored: int) -> str:
     """The name of the bucket that a stored number falls into: its upper bound, as stored, or `inf`."""
     at = bisect_left(metric.bounds, stored)
-    return str(metric.bounds[at]) if at < len(metric.bounds) else "inf"
+    return str(metric.bounds[at]) if at < len(metric.bounds) else INFINITE
+
+
+def bucket_index(metric: Metric, name: str) -> int:
+    """The place among the metric's buckets of what `bucket_of` named; the last one, after all bounds, is for the rest.
+
+    A version with other buckets may have written it: it goes to the first that certainly holds it.
+    """
+    return len(metric.bounds) if name == INFINITE else bisect_left(metric.bounds, int(name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """A field of the ledger, taken apart. `part` is a bucket or the sum of a histogram; empty: the metric has none."""
+
+    metric: Metric
+    labels: tuple[str, ...]
+    part: str = ""
+
+
+def read_field(name: str) -> Counted | None:
+    """What a field counts; None for what is not known here: a newer version wrote it."""
+    own, *labels = name.split(_SEPARATOR)
+    metric = _BY_NAME.get(own)
+    if metric is None:
+        return None
+    part = labels.pop() if metric.kind is Kind.HISTOGRAM and labels else ""
+    return Counted(metric=metric, labels=tuple(labels), part=part) if len(labels) == len(metric.labels) else None
+
+
+_BY_NAME: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in METRICS})

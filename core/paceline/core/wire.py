@@ -23,6 +23,15 @@ class Queue(StrEnum):
     STARTS = "paceline.starts"
 
 
+POOLS = ("threads", "prefork")
+"""The Celery pools that workers have."""
+
+
+def unacked_key(pool: str) -> str:
+    """Where a Redis broker keeps what workers of this pool have in hand, under its own prefix."""
+    return f"unacked.{pool}"
+
+
 def queue_of_turn(run: Run) -> Queue:
     """Where the message for a run's next turn goes: first turns wait behind everybody else's next one.
 

@@ -54,6 +54,7 @@ def build() -> typer.Typer:
         decisions.resolve,
         dead.retry,
         processes.worker,
+        processes.exporter,
         processes.sim,
         doctor.doctor,
         estimate.estimate,

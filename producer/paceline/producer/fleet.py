@@ -271,7 +271,7 @@ class Fleet:
 
     async def _open(self, agent: Agent, name: BatchName, tenant: str) -> BatchInfo:
         await self.store.put_agent(agent.digest, agent.freeze())
-        await self.store.count_agent(agent.name, CountedAgent(model=agent.model, cost_budget_usd=agent.limits.usd))
+        await self.store.count_agent(agent.name, CountedAgent.of(agent))
         wanted = BatchInfo(
             name=name, tenant=tenant, agent=agent.digest, agent_name=agent.name, opened_ms=await self.store.now_ms()
         )

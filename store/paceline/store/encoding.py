@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from paceline.core.errors import NewerVersion
 from paceline.core.ids import OTHER_AGENTS, AgentDigest, BatchName, CallId, Incarnation, RunId
@@ -273,13 +273,13 @@ def batch_fields(batch: BatchInfo) -> dict[str, str | int]:
 
 def encode_counted_agent(agent: CountedAgent) -> bytes:
     """A value of the hash of agents that are counted by name."""
-    data = {"version": RECORD_VERSION, "model": agent.model, "cost_budget_usd": agent.cost_budget_usd}
-    return json.dumps(data, separators=(",", ":")).encode()
+    return json.dumps({"version": RECORD_VERSION, **asdict(agent)}, separators=(",", ":")).encode()
 
 
 def decode_counted_agent(stored: bytes) -> CountedAgent:
     """The agent that `encode_counted_agent` wrote; members that are not known here are passed over."""
-    return CountedAgent(**known_fields(CountedAgent, json.loads(stored)))
+    data = known_fields(CountedAgent, json.loads(stored))
+    return CountedAgent(**{**data, "tools": tuple(data.get("tools", ()))})
 
 
 def read_batch(stored: Fields) -> BatchInfo:

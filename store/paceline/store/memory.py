@@ -14,7 +14,7 @@ from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import OTHER_AGENTS, AgentDigest, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
 from paceline.core.ledger import AttemptLost, EffectInDoubt, EffectRuledOut, Entry, ModelCalled, Redriven
 from paceline.core.lifecycle import CAN_GO_ON, TURN_CAN_BEGIN, Event, State, move
-from paceline.core.metrics import AGENTS_COUNTED, Counts, HoldReason, Recovery
+from paceline.core.metrics import AGENTS_COUNTED, Counts, HoldReason, Recovery, label
 from paceline.core.run import Run, Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment
@@ -241,7 +241,7 @@ class MemoryRunStore:
             fence=0,
             submitted_ms=now_ms,
             sent_ms=now_ms,
-            label=info.agent_name if info.agent_name in self._counted_agents else OTHER_AGENTS,
+            label=label(info.agent_name) if label(info.agent_name) in self._counted_agents else OTHER_AGENTS,
         )
         return _Record(run=run, digest=new.digest, due_ms=now_ms + self._claim_ms, fragments=list(new.first))
 
@@ -649,8 +649,8 @@ class MemoryRunStore:
         )
 
     async def count_agent(self, name: str, agent: CountedAgent) -> None:
-        if name in self._counted_agents or len(self._counted_agents) < AGENTS_COUNTED:
-            self._counted_agents[name] = agent
+        if label(name) in self._counted_agents or len(self._counted_agents) < AGENTS_COUNTED:
+            self._counted_agents[label(name)] = agent
 
     async def metrics(self) -> MetricsRead:
         return MetricsRead(

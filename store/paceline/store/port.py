@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from paceline.core.agent import Agent
 from paceline.core.endings import Outcome
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId
 from paceline.core.ledger import CallRan, EffectInDoubt, EffectRuledOut, Entry, Redriven
@@ -39,7 +40,14 @@ class CountedAgent:
     """An agent that is counted by its name, as it was submitted last."""
 
     model: str
-    cost_budget_usd: float | None
+    tools: tuple[str, ...] = ()
+    cost_budget_usd: float | None = None
+
+    @classmethod
+    def of(cls, agent: Agent) -> CountedAgent:
+        """What of an agent is to be known of beforehand, so that its series are there before they count."""
+        tools = tuple(tool.name for tool in agent.tools)
+        return cls(model=agent.model, tools=tools, cost_budget_usd=agent.limits.usd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from paceline.core.ledger import EffectInDoubt, EffectRuledOut, Entry, Redriven
 from paceline.core.ledger import decode as decode_entry
 from paceline.core.ledger import encode as encode_entry
 from paceline.core.lifecycle import MOVES, State, move
-from paceline.core.metrics import AGENTS_COUNTED, HoldReason
+from paceline.core.metrics import AGENTS_COUNTED, HoldReason, label
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment
 
@@ -158,10 +158,10 @@ class RedisRunStore:
                 # The rows first: a row without a run is skipped by readers, a run without a row would be invisible.
                 pipe.zadd(rows, {run.run_id: run.index for run in runs}, nx=True)
                 pipe.expire(rows, self._retention_s)
-                pipe.hexists(self.keys.agents(), batch.agent_name)
+                pipe.hexists(self.keys.agents(), label(batch.agent_name))
                 *_, is_counted = await pipe.execute()
-        label = batch.agent_name if is_counted else OTHER_AGENTS
-        calls = [(run.run_id, flat(batch.agent, label, run.row_id, run.digest, nonce, list(run.first))) for run in runs]
+        name = label(batch.agent_name) if is_counted else OTHER_AGENTS
+        calls = [(run.run_id, flat(batch.agent, name, run.row_id, run.digest, nonce, list(run.first))) for run in runs]
         return [Submitted(word.decode()) for word in await self._eval_many(ScriptName.CREATE, calls)]
 
     # A turn
@@ -463,7 +463,7 @@ class RedisRunStore:
         return encoding.read_counts(shards)
 
     async def count_agent(self, name: str, agent: CountedAgent) -> None:
-        key = self.keys.agents()
+        key, name = self.keys.agents(), label(name)
         with border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 pipe.hexists(key, name)

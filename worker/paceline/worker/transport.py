@@ -33,6 +33,8 @@ from kombu.connection import Connection
 from kombu.transport import redis
 from redis.exceptions import ResponseError
 
+from paceline.core.wire import unacked_key
+
 RETRY_ACKS_SECONDS = 1.0
 """Pause before acknowledgements that the broker did not take are tried again."""
 
@@ -234,7 +236,7 @@ def transport_options(concurrency: int, *, pool: str = "threads") -> dict[str, A
     """Settings for `broker_transport_options` of a worker with `concurrency` slots, beside those of the address."""
     return {
         # What workers have in hand, apart by pool: an autoscaler reads how much that is, and turns are not tools.
-        "unacked_key": f"unacked.{pool}",
+        "unacked_key": unacked_key(pool),
         "unacked_index_key": f"unacked_index.{pool}",
         "unacked_mutex_key": f"unacked_mutex.{pool}",
         # The second net, under the sweeper of runs: longer than the longest turn and the drain of a shutdown.

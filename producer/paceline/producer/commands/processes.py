@@ -1,7 +1,8 @@
-"""`paceline worker` and `paceline sim`: they become the process they start."""
+"""`paceline worker` and `paceline sim`, which become the process they start, and `paceline exporter`."""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -53,6 +54,27 @@ def worker(
         log_level=log_level.upper(),
     )
     os.execv(command[0], command)
+
+
+def exporter(
+    host: Annotated[str, typer.Option(envvar="PACELINE_EXPORTER_HOST", help="where to listen")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, envvar="PACELINE_EXPORTER_PORT", help="0: any free one")
+    ] = 9464,
+    every_seconds: Annotated[
+        float,
+        typer.Option("--every", min=0.1, envvar="PACELINE_EXPORTER_EVERY", help="seconds between two readings"),
+    ] = 5.0,
+) -> None:
+    """Serve the fleet's metrics to Prometheus at /metrics. One for each fleet: two would count everything twice."""
+    import asyncio
+
+    from paceline.producer.exporter import serve
+    from paceline.producer.settings import ProducerSettings
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    settings = ProducerSettings.from_environment(os.environ)
+    asyncio.run(serve(settings, host=host, port=port, every_seconds=every_seconds))
 
 
 def sim(
