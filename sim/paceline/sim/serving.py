@@ -30,16 +30,17 @@ CANCEL_AFTER_SECONDS = 0.01
 
 
 class Door:
-    """A port of the loopback that can be shut and opened again."""
+    """A port that can be shut and opened again; of the loopback, unless `host` says otherwise."""
 
-    def __init__(self, server: MessagesServer, port: int) -> None:
+    def __init__(self, server: MessagesServer, port: int, host: str = HOST) -> None:
         self._server = server
+        self._host = host
         self._port = port
         self._runner: web.ServerRunner | None = None
 
     @property
     def url(self) -> str:
-        return f"http://{HOST}:{self._port}"
+        return f"http://{self._host}:{self._port}"
 
     async def open(self) -> None:
         """Listen; a port of 0 becomes the free one that was found, and stays it."""
@@ -48,7 +49,7 @@ class Door:
         runner = web.ServerRunner(web_server, shutdown_timeout=CANCEL_AFTER_SECONDS, access_log=None)
         await runner.setup()
         self._runner = runner
-        await web.TCPSite(runner, HOST, self._port, reuse_address=True).start()
+        await web.TCPSite(runner, self._host, self._port, reuse_address=True).start()
         self._port = runner.addresses[0][1]
 
     async def shut(self) -> None:
@@ -77,9 +78,9 @@ def _request_factory() -> Callable[..., web.BaseRequest]:
 
 
 @contextlib.asynccontextmanager
-async def listening(server: MessagesServer, port: int) -> AsyncIterator[Door]:
-    """Serve on the loopback until left."""
-    door = Door(server, port)
+async def listening(server: MessagesServer, port: int, host: str = HOST) -> AsyncIterator[Door]:
+    """Serve until left."""
+    door = Door(server, port, host)
     try:
         await door.open()
         yield door
@@ -90,6 +91,7 @@ async def listening(server: MessagesServer, port: int) -> AsyncIterator[Door]:
 async def serve(
     playbook: Playbook,
     *,
+    host: str = HOST,
     port: int = 0,
     journal_path: str | Path | None = None,
     limits: Limits | None = None,
@@ -115,7 +117,7 @@ async def serve(
             switches=playbook.switches,
             dialect=dialect_named(playbook.dialect),
         )
-        async with listening(server, port) as door:
+        async with listening(server, port, host) as door:
             ready(door.url)
             await stop.wait()
     finally:

@@ -79,11 +79,15 @@ def exporter(
 
 def sim(
     playbook: Annotated[Path, typer.Option(envvar="PACELINE_PLAYBOOK", help="YAML file with the answers to give")],
+    host: Annotated[
+        str, typer.Option(envvar="PACELINE_SIM_HOST", help="address to listen at; in a container 0.0.0.0")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, envvar="PACELINE_SIM_PORT", help="0: any free one")] = 0,
     journal: Annotated[
         Path | None, typer.Option(envvar="PACELINE_SIM_JOURNAL", help="write each request and verdict to this file")
     ] = None,
 ) -> None:
-    """A strict stand-in for the Messages API on 127.0.0.1; prints its URL as JSON, for ANTHROPIC_BASE_URL."""
-    command = [sys.executable, "-P", "-m", "paceline.sim", "--playbook", str(playbook), "--port", str(port)]
+    """A strict stand-in for the Messages API; prints its URL as JSON, for ANTHROPIC_BASE_URL."""
+    command = [sys.executable, "-P", "-m", "paceline.sim", "--playbook", str(playbook)]
+    command += ["--host", host, "--port", str(port)]
     os.execv(command[0], [*command, "--journal", str(journal)] if journal else command)
