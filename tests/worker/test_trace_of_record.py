@@ -74,7 +74,7 @@ def test_what_the_record_tells_is_what_was_told(play: str) -> None:
 
 def _struck(play: str, strike: Strike) -> Iterator[Plan]:
     steps = len(play_out(PLAYS[play], agent=WAITING).steps)
-    return (Plan(strikes={step: strike}) for step in range(1, steps, 3))
+    return (Plan(strikes={step: strike}) for step in range(1, steps, 5))
 
 
 @pytest.mark.parametrize("play", ["inline and parallel calls", "all kinds of calls", "holds", "cut answers"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from paceline.core import trace_names as names
 from paceline.core.ledger import ModelCalled
 from paceline.core.lifecycle import State
 from paceline.core.trace_record import recorded_spans
-from paceline.core.trace_span import Moment, Span, Value
+from paceline.core.trace_span import Moment, Place, Span, Value
 from paceline.core.trace_telling import ToldRun
 from paceline.core.usage import Usage
 
@@ -37,7 +37,11 @@ def traces(story: RunStory, *, now_ms: int) -> list[Node]:
     spans = recorded_spans(told, story.ledger, now_ms=now_ms)
     runs = [span for span in spans if span.name.startswith(names.INVOKE_AGENT)]
     under_way = None if told.ended_ms else runs[-1]
-    return [_node(root, spans, under_way) for root in spans if root.parent is None]
+    below: dict[Place, list[Span]] = {}
+    for span in sorted(spans, key=lambda span: span.start_ms):
+        if span.parent:
+            below.setdefault(Place(trace=span.place.trace, span=span.parent), []).append(span)
+    return [_node(root, below, under_way) for root in spans if root.parent is None]
 
 
 def _told_run(story: RunStory) -> ToldRun:
@@ -53,11 +57,9 @@ def _told_run(story: RunStory) -> ToldRun:
     )
 
 
-def _node(span: Span, spans: Sequence[Span], under_way: Span | None) -> Node:
-    trace, own = span.place.trace, span.place.span
-    below = [each for each in spans if each.parent == own and each.place.trace == trace]
-    children = [_node(each, spans, under_way) for each in sorted(below, key=lambda each: each.start_ms)]
-    return Node(span=span, children=tuple(children), is_open=span is under_way)
+def _node(span: Span, below: Mapping[Place, Sequence[Span]], under_way: Span | None) -> Node:
+    children = tuple(_node(child, below, under_way) for child in below.get(span.place, ()))
+    return Node(span=span, children=children, is_open=span is under_way)
 
 
 # As data -------------------------------------------------------------------------------------------------------------
