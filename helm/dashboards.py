@@ -241,7 +241,7 @@ FLEET = Dashboard(
                 ),
                 lines(
                     "Failed model calls a minute",
-                    "throttled (429, 529) holds the runs of that model; transient is tried again; refused ends the run.",
+                    "throttled (429, 529) holds the runs of that model, transient is tried again, refused ends a run.",
                     "short",
                     {
                         "{{gen_ai_request_model}} {{error_type}}": per_minute(
