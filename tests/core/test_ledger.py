@@ -195,7 +195,7 @@ def test_streaks_are_read_back_as_they_were_stored(streaks: Streaks) -> None:
 
 
 def test_streaks_with_one_value_more_are_read() -> None:
-    streaks = Streaks(failures=1, error_turns=2, overflow=Overflow.TOLD)
+    streaks = Streaks(failures=1, error_turns=2, overflow=Overflow.TOLD, waits=3)
     assert Streaks.decode(f"{streaks.encode()},9") == streaks
 
 

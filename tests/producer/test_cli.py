@@ -105,6 +105,17 @@ def test_a_server_that_could_lose_runs_is_warned_of(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.usefixtures("prefix")
+def test_status_tells_what_is_gone_of_a_budget(capsys: pytest.CaptureFixture[str]) -> None:
+    budgeted = ("submit", "agent.yaml", "--input", "rows.jsonl", "--batch", "nightly", "--budget")
+    assert Said(capsys, *budgeted, "0.5").code == 0
+    assert "budget $0.5000: $0.0000 spent\n" in Said(capsys, "status", "nightly").out
+    assert Said(capsys, *budgeted, "12.5").code == 0
+    [status] = Said(capsys, "status", "nightly", "--json").json
+    assert status["budget"] == {"usd": 12.5, "spent_usd": 0.0, "reserved_usd": 0.0}
+    assert Said(capsys, *budgeted, "-1").code == 2
+
+
+@pytest.mark.usefixtures("prefix")
 def test_a_batch_is_followed_from_the_queue_to_its_results(capsys: pytest.CaptureFixture[str]) -> None:
     submitted(capsys)
     queued = Said(capsys, "status", "nightly")

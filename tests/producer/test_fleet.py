@@ -22,7 +22,7 @@ from paceline.producer.decide import NotRan, Ran
 from paceline.producer.redrive import SPENT
 from paceline.producer.template import read_template
 from paceline.store.memory import MemoryRunStore
-from paceline.store.port import BatchInfo, Cancelled, TurnWrite
+from paceline.store.port import BatchInfo, Budget, Cancelled, TurnWrite
 
 ROWS = [{"id": name, "prompt": f"Who owns {name}?"} for name in ("a", "b", "c")]
 
@@ -108,6 +108,38 @@ def test_a_batch_whose_name_has_the_digest_of_another_is_refused_as_that() -> No
         pytest.raises(UsageError, match="the names 'two' and 'one' have one digest"),
     ):
         fleet.submit(AGENT, ROWS, batch="two")
+
+
+def test_a_budget_is_stored_with_the_batch_and_another_takes_its_place(behind: MemoryFleet) -> None:
+    batch = behind.fleet.submit(AGENT, ROWS[:1], batch="nightly", budget_usd=2.5)
+    assert batch.status().budget == Budget(total=2_500_000_000)
+    behind.fleet.submit(AGENT, ROWS, batch="nightly", budget_usd=4)
+    behind.fleet.submit(AGENT, ROWS, batch="nightly")
+    assert batch.status().budget == Budget(total=4_000_000_000)
+    assert all(record.run.has_budget for record in batch.records())
+    plain = behind.fleet.submit(AGENT, ROWS, batch="other")
+    assert plain.status().budget is None
+    assert not any(record.run.has_budget for record in plain.records())
+
+
+def test_a_batch_without_a_budget_gets_none_later(behind: MemoryFleet) -> None:
+    behind.fleet.submit(AGENT, ROWS[:1], batch="nightly")
+    with pytest.raises(UsageError, match="was submitted without a budget"):
+        behind.fleet.submit(AGENT, ROWS, batch="nightly", budget_usd=1)
+    assert len(list(behind.fleet.batch("nightly").records())) == 1
+
+
+@pytest.mark.parametrize("usd", [0, -1, float("nan"), float("inf"), 1e7])
+def test_a_budget_is_more_than_nothing(behind: MemoryFleet, usd: float) -> None:
+    with pytest.raises(UsageError, match="is none"):
+        behind.fleet.submit(AGENT, ROWS, batch="nightly", budget_usd=usd)
+
+
+def test_no_budget_can_be_kept_for_a_model_of_unknown_price(behind: MemoryFleet) -> None:
+    agent = replace(AGENT, model="llama-12", limits=replace(AGENT.limits, usd=None))
+    with pytest.raises(UsageError, match="the price of 'llama-12' is not known"):
+        behind.fleet.submit(agent, ROWS, batch="nightly", budget_usd=1)
+    assert behind.fleet.batches() == []
 
 
 def test_a_batch_keeps_the_agent_and_the_tenant_it_was_opened_with(behind: MemoryFleet) -> None:

@@ -17,11 +17,20 @@ from paceline.producer import story as stories
 from paceline.producer.commands.printing import table_lines
 from paceline.producer.decide import Decision, NotRan, Ran
 from paceline.producer.fleet import BatchStatus, has_state, known_states
-from paceline.producer.progress import Start, count_text, dollars, duration, progress_of, status_json
+from paceline.producer.progress import (
+    Start,
+    budget_json,
+    budget_text,
+    count_text,
+    dollars,
+    duration,
+    progress_of,
+    status_json,
+)
 from paceline.producer.report import WHAT_TO_DO, report_rows, this_time, totals
 from paceline.producer.stillness import Stillness
 from paceline.producer.waiting import why_runs_wait
-from paceline.store.port import Asked, BatchCounts, BatchInfo, RunRecord, TurnWrite, WorkerReport
+from paceline.store.port import Asked, BatchCounts, BatchInfo, Budget, RunRecord, TurnWrite, WorkerReport
 
 INFO = BatchInfo(name=BatchName("nightly"), tenant="t", agent=AgentDigest("d"), agent_name="oncall")
 WORKER = WorkerReport(incarnation=Incarnation("w"), host="h", pid=1, started_ms=0, concurrency=4, in_flight=0)
@@ -377,3 +386,17 @@ def test_a_batch_that_stands_still_is_told_of_once_in_a_while() -> None:
     assert told_at == [10, 31]
     seconds[0] = 100
     assert not stillness.is_to_be_told(a_status({State.SUCCEEDED: 2}))
+
+
+def test_a_budget_is_told_with_what_is_spent_and_what_is_reserved() -> None:
+    budget = Budget(total=10_000_000_000, spent=2_500_000_000, held=4_000_000_000)
+    assert budget_text(budget) == "budget $10.0000: $2.5000 spent, $1.5000 reserved for calls under way"
+    assert budget_json(budget) == {"usd": 10.0, "spent_usd": 2.5, "reserved_usd": 1.5}
+
+
+def test_what_may_have_been_billed_is_told_apart_from_the_cost() -> None:
+    spent = replace(USED, possibly_billed_tokens=12_345, possibly_billed_nanousd=60_000_000)
+    told = totals(a_status({State.SUCCEEDED: 1}, spent=spent))
+    assert told.endswith("$2.5000 (and up to $0.0600 and 12.3k tokens possibly billed)")
+    unpriced = replace(USED, possibly_billed_tokens=900)
+    assert totals(a_status({State.SUCCEEDED: 1}, spent=unpriced)).endswith("(and up to 900 tokens possibly billed)")

@@ -39,6 +39,7 @@ from paceline.store.port import (
     Asked,
     BatchInfo,
     Begun,
+    Budget,
     CallBegun,
     CallClaim,
     CallStored,
@@ -48,6 +49,7 @@ from paceline.store.port import (
     NotBegun,
     OpenCall,
     Remains,
+    Reserved,
     Resolved,
     RunRecord,
     Submitted,
@@ -138,6 +140,97 @@ async def test_rows_come_in_the_order_of_the_input_whatever_the_order_of_submiss
 
 async def test_a_submission_of_no_rows_is_no_mistake(world: World) -> None:
     assert await submitted(world.store) == []
+
+
+# The budget of a batch -----------------------------------------------------------------------------------------------
+
+
+async def under_budget(world: World, nanousd: int, *row_ids: str) -> list[Driven]:
+    """Runs of a batch that may cost so much, each with a claim."""
+    batch = await world.store.open_batch(replace(BATCH, has_budget=True))
+    await world.store.set_budget(TAG, nanousd)
+    rows = [a_row(row_id, index=index) for index, row_id in enumerate(row_ids)]
+    await world.store.submit(batch, rows)
+    runs = [Driven(world.store, row.run_id) for row in rows]
+    for run in runs:
+        await run.begin()
+    return runs
+
+
+async def test_a_budget_is_what_was_set_last_and_a_run_knows_whether_there_is_one(world: World) -> None:
+    plain = await a_queued_run(world.store)
+    assert (await plain.look()).has_budget is False
+    assert await world.store.budget(TAG) is None
+    await world.store.set_budget(TAG, 100)
+    await world.store.set_budget(TAG, 70)
+    assert await world.store.budget(TAG) == Budget(total=70, spent=0, held=0)
+    other = BatchName("hourly")
+    opened = await world.store.open_batch(replace(BATCH, name=other, has_budget=True))
+    row = a_row(batch=other)
+    await world.store.submit(opened, [row])
+    assert opened.has_budget
+    assert (await Driven(world.store, row.run_id).look()).has_budget
+
+
+async def test_calls_are_made_as_long_as_all_of_them_fit_and_no_longer(world: World) -> None:
+    a, b, c = await under_budget(world, 100, "a", "b", "c")
+    assert await world.store.reserve(a.held, spent=10, call=40) is Reserved.RESERVED
+    assert await world.store.reserve(b.held, spent=0, call=50) is Reserved.RESERVED
+    assert await world.store.budget(TAG) == Budget(total=100, spent=10, held=100)
+    # It would fit if the two under way cost nothing more, so it may fit later.
+    assert await world.store.reserve(c.held, spent=0, call=1) is Reserved.WAIT
+    assert await world.store.reserve(c.held, spent=0, call=90) is Reserved.WAIT
+    assert await world.store.reserve(c.held, spent=0, call=91) is Reserved.SPENT
+    assert await world.store.budget(TAG) == Budget(total=100, spent=10, held=100)
+    await world.store.release(b.held, spent=20)
+    assert await world.store.budget(TAG) == Budget(total=100, spent=30, held=70)
+    assert await world.store.reserve(c.held, spent=0, call=30) is Reserved.RESERVED
+
+
+async def test_a_budget_that_is_raised_lets_more_calls_through_and_one_that_is_lowered_none(world: World) -> None:
+    a, b = await under_budget(world, 100, "a", "b")
+    assert await world.store.reserve(a.held, spent=0, call=100) is Reserved.RESERVED
+    await world.store.release(a.held, spent=100)
+    assert await world.store.reserve(b.held, spent=0, call=1) is Reserved.SPENT
+    await world.store.set_budget(TAG, 101)
+    assert await world.store.reserve(b.held, spent=0, call=1) is Reserved.RESERVED
+    await world.store.set_budget(TAG, 50)
+    assert await world.store.reserve(b.held, spent=0, call=1) is Reserved.SPENT
+    assert await world.store.budget(TAG) == Budget(total=50, spent=100, held=100)
+
+
+async def test_the_latest_claims_word_counts_and_its_release_after_its_reservation(world: World) -> None:
+    [run] = await under_budget(world, 100, "a")
+    first = run.held
+    assert await world.store.reserve(first, spent=0, call=60) is Reserved.RESERVED
+    await world.store.recover(first, TurnWrite())
+    await run.begin()
+    # Nobody released what the lost attempt held: the next one's reservation takes its place.
+    assert await world.store.reserve(run.held, spent=30, call=60) is Reserved.RESERVED
+    assert await world.store.reserve(first, spent=0, call=10) is Reserved.STALE
+    await world.store.release(first, spent=7)
+    assert await world.store.budget(TAG) == Budget(total=100, spent=30, held=90)
+    await world.store.release(run.held, spent=35)
+    assert await world.store.reserve(run.held, spent=30, call=60) is Reserved.STALE
+    assert await world.store.budget(TAG) == Budget(total=100, spent=35, held=35)
+
+
+async def test_a_refused_call_gives_back_what_an_earlier_attempt_still_held(world: World) -> None:
+    a, b = await under_budget(world, 100, "a", "b")
+    await world.store.reserve(a.held, spent=0, call=90)
+    await world.store.recover(a.held, TurnWrite())
+    await a.begin()
+    assert await world.store.reserve(a.held, spent=90, call=90) is Reserved.SPENT
+    assert await world.store.budget(TAG) == Budget(total=100, spent=90, held=90)
+    assert await world.store.reserve(b.held, spent=0, call=10) is Reserved.RESERVED
+
+
+async def test_what_costs_nothing_is_never_refused_and_large_sums_are_exact(world: World) -> None:
+    a, b = await under_budget(world, 2**52 + 1, "a", "b")
+    assert await world.store.reserve(a.held, spent=1, call=2**52) is Reserved.RESERVED
+    assert await world.store.budget(TAG) == Budget(total=2**52 + 1, spent=1, held=2**52 + 1)
+    assert await world.store.reserve(b.held, spent=0, call=1) is Reserved.WAIT
+    assert await world.store.reserve(b.held, spent=0, call=0) is Reserved.RESERVED
 
 
 # Beginning a turn ----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from paceline.core.ids import SHARDS, BatchName, Incarnation, RunId, batch_tag, 
 from paceline.core.lifecycle import TERMINAL, State
 from paceline.core.transcript import user_text
 from paceline.store.keys import Keys
-from paceline.store.port import WorkerReport
+from paceline.store.port import TurnClaim, WorkerReport
 from paceline.store.record import RedisRunStore
 
 pytestmark = pytest.mark.anyio
@@ -63,9 +63,11 @@ async def test_no_key_is_left_for_ever_when_every_run_is_over(world: World) -> N
     await store.beat(report, alive_seconds=10)
     await store.may_sweep(report.incarnation, seconds=5)
     await store.hold_model("claude-sonnet-5-5", seconds=5)
+    await store.set_budget(batch_tag(BATCH.name), 1_000)
+    await store.reserve(TurnClaim(run_id=a_row().run_id, turn=1, fence=1), spent=0, call=10)
     left = await _time_to_live(store)
     kinds = {key.removeprefix(store.keys.prefix).split(":")[2 if "}:" in key else 1] for key in left if "{" in key}
-    assert kinds == {"run", "log", "ledger", "seen", "whole", "dead", "counts", "metrics", "batch", "rows"}
+    assert kinds == {"run", "log", "ledger", "seen", "whole", "dead", "counts", "metrics", "batch", "rows", "budget"}
     assert {key: seconds for key, seconds in left.items() if not 0 < seconds <= 7 * 86_400} == {}
 
 
@@ -90,6 +92,16 @@ async def test_no_run_is_thrown_away_before_it_is_over(world: World) -> None:
     own = [key for key in left if any(key.endswith(run_id) for run_id in runs)]
     assert len(own) >= 3 * len(runs) - 3
     assert {left[key] for key in own} == {-1}
+
+
+async def test_a_budget_lives_as_long_as_its_batch(world: World) -> None:
+    store, tag = _of(world), batch_tag(BATCH.name)
+    await store.open_batch(BATCH)
+    await store.set_budget(tag, 1_000)
+    await world.let_pass(86_400)
+    await store.keep([tag], [])
+    assert await store.redis.ttl(store.keys.budget(tag)) > 7 * 86_400
+    assert key_slot(store.keys.budget(tag).encode()) == key_slot(store.keys.batch(tag).encode())
 
 
 async def test_a_batch_that_gets_more_runs_keeps_its_totals(world: World) -> None:

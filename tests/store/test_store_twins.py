@@ -28,7 +28,7 @@ from support.runs import (
 from support.worlds import World, memory_world, redis_world
 
 from paceline.core.errors import IllegalTransition
-from paceline.core.ids import CallId, batch_tag
+from paceline.core.ids import CallId, batch_tag, tag_of
 from paceline.core.ledger import AttemptLost, Entry, Redriven
 from paceline.core.lifecycle import State
 from paceline.core.run import Run, Streaks
@@ -60,6 +60,7 @@ off = st.sampled_from([0, 0, 0, 0, 0, 0, -1, 1])
 seconds = st.sampled_from([0.0, 1.5, 29.0, 31.0])
 nonces = st.sampled_from(["n1", "n2", "n3"])
 call_ids = st.sampled_from(CALLS)
+nanousd = st.integers(0, 9)
 askeds = st.sampled_from(list(Asked))
 entries: st.SearchStrategy[list[Entry]] = st.lists(
     st.sampled_from([model_called(), call_ran("c1"), AttemptLost(turn=1, attempt=1, at_ms=5, worker="w")]), max_size=2
@@ -192,6 +193,18 @@ def _send_again(turn_off: int, fence_off: int, sent_off: int, wait: float) -> Ac
     )
 
 
+def _reserve(fence_off: int, spent: int, call: int) -> Act:
+    return lambda world, run: world.store.reserve(_held(run, 0, fence_off), spent=spent, call=call)
+
+
+def _release(fence_off: int, spent: int) -> Act:
+    return lambda world, run: world.store.release(_held(run, 0, fence_off), spent=spent)
+
+
+def _set_budget(nanousd: int) -> Act:
+    return lambda world, run: world.store.set_budget(tag_of(run.run_id), nanousd)
+
+
 def _let_pass(wait: float) -> Act:
     return lambda world, run: world.let_pass(wait)
 
@@ -220,6 +233,9 @@ ANYTHING = st.one_of(
     _moves("look_again", st.builds(_look_again, off, off, seconds)),
     _moves("send_again", st.builds(_send_again, off, off, off, seconds)),
     _moves("let_pass", st.builds(_let_pass, seconds)),
+    _moves("reserve", st.builds(_reserve, off, nanousd, nanousd)),
+    _moves("release", st.builds(_release, off, nanousd)),
+    _moves("set_budget", st.builds(_set_budget, nanousd)),
 )
 
 
@@ -265,7 +281,8 @@ RUN_IDS = [row.run_id for row in ROWS]
 
 
 async def _runs(world: World) -> object:
-    return await world.store.runs(RUN_IDS), await world.store.examine(RUN_IDS)
+    budget = await world.store.budget(batch_tag(BATCH.name))
+    return await world.store.runs(RUN_IDS), await world.store.examine(RUN_IDS), budget
 
 
 async def _everything(world: World) -> object:

@@ -21,6 +21,7 @@ class StopReason(StrEnum):
     TIME_BUDGET = "time_budget"
     DEADLINE = "deadline"
     COST_BUDGET = "cost_budget"
+    BATCH_BUDGET = "batch_budget"
     REPEAT_CALLS = "repeat_calls"
     TOOL_ERRORS = "tool_errors"
     OUTPUT_TRUNCATED = "output_truncated"
@@ -73,6 +74,10 @@ class DeadlineExceeded(RunEndedWithoutAnswer):
 
 class CostBudgetExceeded(RunEndedWithoutAnswer):
     """The next call could have passed `limits.usd`."""
+
+
+class BatchBudgetExceeded(RunEndedWithoutAnswer):
+    """The next call could have passed the budget of the run's batch."""
 
 
 class CallsRepeated(RunEndedWithoutAnswer):
@@ -148,6 +153,7 @@ ENDINGS: Mapping[StopReason, Ending] = MappingProxyType(
         StopReason.TIME_BUDGET: _stopped(ErrorClass.BUDGET, TimeBudgetExceeded),
         StopReason.DEADLINE: _stopped(ErrorClass.BUDGET, DeadlineExceeded),
         StopReason.COST_BUDGET: _stopped(ErrorClass.BUDGET, CostBudgetExceeded),
+        StopReason.BATCH_BUDGET: _stopped(ErrorClass.BUDGET, BatchBudgetExceeded),
         StopReason.REPEAT_CALLS: _stopped(ErrorClass.LOOP, CallsRepeated),
         StopReason.TOOL_ERRORS: _stopped(ErrorClass.TOOL, ToolsFailed),
         StopReason.OUTPUT_TRUNCATED: _stopped(ErrorClass.MODEL, OutputTruncated),

@@ -19,6 +19,7 @@ def breach(agent: Agent, run: Run, *, call: WorstCase, now_ms: int) -> Outcome |
         or _tokens(limits, run, call.tokens)
         or _usd(limits, run, call.nanousd)
         or _window(agent.model, call.tokens)
+        or _batch_budget(run, call.nanousd)
     )
 
 
@@ -108,3 +109,10 @@ def _window(model: str, worst_case: int) -> Outcome | None:
         reason=StopReason.CONTEXT_WINDOW,
         message=f"the next call could take {worst_case} tokens, past the {window} that {model} sees at once",
     )
+
+
+def _batch_budget(run: Run, worst_case: int | None) -> Outcome | None:
+    if not run.has_budget or (worst_case is not None and not run.spent.unpriced_calls):
+        return None
+    message = "the model's price is unknown, so the batch's budget cannot be kept"
+    return Outcome(reason=StopReason.BATCH_BUDGET, message=message)

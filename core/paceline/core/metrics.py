@@ -63,6 +63,8 @@ class HoldReason(StrEnum):
     """The worker that had it cannot import its tools."""
     VERSION = "version"
     """The worker that had it cannot read its agent."""
+    BUDGET = "budget"
+    """Calls under way hold what is left of the batch's budget."""
     OTHER = "other"
 
 

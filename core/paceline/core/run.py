@@ -45,6 +45,8 @@ class Streaks:
     """What the last turns asked for, as far as repeats are looked for in it."""
     overflow: Overflow = Overflow.NONE
     """Of this turn."""
+    waits: int = 0
+    """Times in a row that this turn waited for room in its batch's budget."""
 
     def next_turn(self, *, error_turns: int, pauses: int = 0, empties: int = 0, reminders: int = 0) -> Streaks:
         """After an answer that moves the run on: what concerns only this turn is forgotten."""
@@ -52,19 +54,18 @@ class Streaks:
 
     def encode(self) -> str:
         """As stored; empty where nothing is in a row, as is the rule."""
-        values = (self.failures, self.throttles, self.pauses, self.empties, self.cuts, self.losses, self.max_tokens)
+        plain = (self.failures, self.throttles, self.pauses, self.empties, self.cuts, self.losses, self.max_tokens)
         of_calls = (self.error_turns, self.reminders, repeats.encode(self.asked))
-        stored = (*values, *of_calls) if any(of_calls) or self.overflow else values
-        stored = (*stored, int(self.overflow)) if self.overflow else stored
-        return ",".join(map(str, stored)) if any(stored) else ""
+        groups = (plain, of_calls, (int(self.overflow),), (self.waits,))
+        known = [at for at, group in enumerate(groups) if any(group)]
+        return ",".join(str(value) for group in groups[: known[-1] + 1] for value in group) if known else ""
 
     @classmethod
     def decode(cls, text: str) -> Streaks:
         if not text:
             return cls()
         values = text.split(",")
-        overflow = Overflow(int(values[_VALUES])) if len(values) > _VALUES else Overflow.NONE
-        *counts, asked = values[:_VALUES] if len(values) > _PLAIN_VALUES else (*values, "0", "0", "")
+        *counts, asked, overflow, waits = [*values, *_NOTHING[len(values) :]][: len(_NOTHING)]
         failures, throttles, pauses, empties, cuts, losses, max_tokens, error_turns, reminders = map(int, counts)
         return cls(
             failures=failures,
@@ -77,15 +78,14 @@ class Streaks:
             error_turns=error_turns,
             reminders=reminders,
             asked=repeats.decode(asked),
-            overflow=overflow,
+            overflow=Overflow(int(overflow)),
+            waits=int(waits),
         )
 
 
-_PLAIN_VALUES = 7
-"""Values that are stored where nothing is known of calls; earlier versions wrote no more."""
-_VALUES = 10
-"""Values that are stored where something is known of calls. Behind them stands what the window had no room for, if that
-is so; later versions may write more behind that."""
+_NOTHING = (*["0"] * 9, "", "0", "0")
+"""Every value that is known here, where nothing is in a row. Fewer are stored where those that follow are nothing, as
+before they were known; later versions may write more behind them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,3 +180,5 @@ class Run:
     """The agent's name, as its runs are counted."""
     context_used: ContextUsed | None = None
     """None before the first answer."""
+    has_budget: bool = False
+    """Whether each of its calls is held against its batch's budget too."""

@@ -4,6 +4,7 @@ turn begun      -> CallModel | Finish
 model answered  -> OpenCalls | GoOn | Finish
 model failed    -> Hold | Finish
 worker lost     -> GoOn | Finish
+budget refused  -> Hold | Finish
 """
 
 from __future__ import annotations
@@ -110,7 +111,15 @@ class WorkerLost:
     poison_after: int
 
 
-Happening = TurnBegun | ModelAnswered | ModelCallFailed | WorkerLost
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRefused:
+    """The batch's budget has no room for the call. `for_good`: not even if the calls under way come to nothing."""
+
+    for_good: bool
+    chance: float
+
+
+Happening = TurnBegun | ModelAnswered | ModelCallFailed | WorkerLost | BudgetRefused
 
 
 # What comes next -----------------------------------------------------------------------------------------------------
@@ -180,6 +189,8 @@ def next_step(agent: Agent, run: Run, happening: Happening) -> Step:
             return _after_failure(agent, run, happening)
         case WorkerLost():
             return _after_loss(run, happening)
+        case BudgetRefused():
+            return _without_budget(run, happening)
         case _:
             assert_never(happening)
 
@@ -386,9 +397,27 @@ def _retry(agent: Agent, run: Run, failure: ModelCallFailed) -> Hold | Finish:
 def _wait_seconds(failure: ModelCallFailed, times: int) -> float:
     if failure.retry_after_seconds is not None:
         return failure.retry_after_seconds
+    return _backoff_seconds(times, failure.chance)
+
+
+def _backoff_seconds(times: int, chance: float) -> float:
     doublings = min(times - 1, _BACKOFF_DOUBLINGS)
     backoff = min(_BACKOFF_FIRST_SECONDS * 2.0**doublings, _BACKOFF_CAP_SECONDS)
-    return backoff * (1 - _JITTER * failure.chance)
+    return backoff * (1 - _JITTER * chance)
+
+
+def _without_budget(run: Run, refused: BudgetRefused) -> Hold | Finish:
+    if refused.for_good:
+        message = "the next call could pass what is left of the batch's budget"
+        return Finish(outcome=Outcome(reason=StopReason.BATCH_BUDGET, message=message))
+    streaks = replace(run.streaks, waits=run.streaks.waits + 1)
+    return Hold(
+        seconds=_backoff_seconds(streaks.waits, refused.chance),
+        reason="calls under way hold what is left of the batch's budget",
+        holds_model=False,
+        streaks=streaks,
+        counted_as=HoldReason.BUDGET,
+    )
 
 
 def _after_loss(run: Run, loss: WorkerLost) -> GoOn | Finish:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from paceline.core.endings import (
+    BatchBudgetExceeded,
     CallsRepeated,
     ContextWindowExceeded,
     CostBudgetExceeded,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentFileError",
     "Batch",
+    "BatchBudgetExceeded",
     "BatchStatus",
     "CallsRepeated",
     "ContextWindowExceeded",

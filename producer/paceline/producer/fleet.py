@@ -24,6 +24,7 @@ from paceline.store.loop_thread import LoopThread
 from paceline.store.port import (
     BatchCounts,
     BatchInfo,
+    Budget,
     CallState,
     Cancelled,
     CountedAgent,
@@ -35,6 +36,7 @@ from paceline.store.port import (
 from paceline.store.record import RedisRunStore
 
 from .agent_file import AgentFile, load_agent_file
+from .budget import budget_nanousd, require_budget
 from .decide import Decision, recorded
 from .doubts import doubts_of
 from .publish import KombuPublisher, Publisher
@@ -62,6 +64,7 @@ class BatchStatus:
 
     info: BatchInfo
     counts: BatchCounts
+    budget: Budget | None = None
 
     def __repr__(self) -> str:
         states = ", ".join(f"{count} {state}" for state, count in self.counts.states.items() if count)
@@ -167,24 +170,36 @@ class Fleet:
         rows: RowsLike,
         batch: str | None = None,
         tenant: str = "default",
+        budget_usd: float | None = None,
     ) -> Batch:
         """Submit rows as runs of an agent. Everything is checked before anything is submitted.
 
         Again with the same batch name: adds the rows that are missing, and nothing else. Without a name the batch is
-        named after the agent's definition and the input.
+        named after the agent's definition and the input. With `budget_usd` all its runs together cost no more than
+        that; another budget the next time takes its place.
         Runs that the broker took no messages for are submitted all the same: see `submission.unannounced`.
         Raises AgentFileError, RowError, UsageError, InfrastructureError.
         """
         file = self.load_agent(agent)
         with row_source(rows) as source:
             check_rows(source, file.template)
-            return self.submit_checked(file, source, batch=batch or default_batch_name(file, source), tenant=tenant)
+            name = batch or default_batch_name(file, source)
+            return self.submit_checked(file, source, batch=name, tenant=tenant, budget_usd=budget_usd)
 
-    def submit_checked(self, file: AgentFile, source: RowSource, *, batch: str, tenant: str = "default") -> Batch:
+    def submit_checked(
+        self,
+        file: AgentFile,
+        source: RowSource,
+        *,
+        batch: str,
+        tenant: str = "default",
+        budget_usd: float | None = None,
+    ) -> Batch:
         """Submit rows that `check_rows` has passed; else as `submit`."""
+        budget = None if budget_usd is None else budget_nanousd(file.agent, budget_usd)
         if not self._is_checked:
             self.check()
-        info = self.loop.run(self._open(file.agent, BatchName(batch), tenant))
+        info = self.loop.run(self._open(file.agent, BatchName(batch), tenant, budget))
         rows = read_rows(source, file.template)
         return Batch(self, info, submit_rows(self.loop, self.store, self._publisher, info, rows))
 
@@ -269,15 +284,23 @@ class Fleet:
         """The living workers."""
         return self.loop.run(self.store.workers())
 
-    async def _open(self, agent: Agent, name: BatchName, tenant: str) -> BatchInfo:
+    async def _open(self, agent: Agent, name: BatchName, tenant: str, budget: int | None) -> BatchInfo:
         await self.store.put_agent(agent.digest, agent.freeze())
         await self.store.count_agent(agent.name, CountedAgent.of(agent))
         wanted = BatchInfo(
-            name=name, tenant=tenant, agent=agent.digest, agent_name=agent.name, opened_ms=await self.store.now_ms()
+            name=name,
+            tenant=tenant,
+            agent=agent.digest,
+            agent_name=agent.name,
+            opened_ms=await self.store.now_ms(),
+            has_budget=budget is not None,
         )
         info = await self.store.open_batch(wanted)
-        if replace(info, opened_ms=0) != replace(wanted, opened_ms=0):
+        if replace(info, opened_ms=0, has_budget=False) != replace(wanted, opened_ms=0, has_budget=False):
             raise UsageError(_other_batch(info, wanted))
+        if budget is not None:
+            require_budget(info)
+            await self.store.set_budget(batch_tag(name), budget)
         return info
 
     async def _resolve(self, run_id: RunId, call_id: CallId, decision: Decision) -> None:
@@ -344,7 +367,12 @@ class Batch:
 
     def status(self) -> BatchStatus:
         """Counts and totals, exact."""
-        return BatchStatus(info=self.info, counts=self._fleet.loop.run(self._fleet.store.counts(self.tag)))
+        return self._fleet.loop.run(self._status())
+
+    async def _status(self) -> BatchStatus:
+        store = self._fleet.store
+        budget = await store.budget(self.tag) if self.info.has_budget else None
+        return BatchStatus(info=self.info, counts=await store.counts(self.tag), budget=budget)
 
     def wait(
         self, timeout: float | None = None, *, on_status: Callable[[BatchStatus], None] | None = None

@@ -43,6 +43,7 @@ class RunOptions:
     simulate: Path | None = None
     batch: str | None = None
     tenant: str = "default"
+    budget_usd: float | None = None
     force: bool = False
 
 
@@ -165,7 +166,7 @@ def worker_environment(
 def _submit(
     fleet: Fleet, file: AgentFile, source: RowSource, options: RunOptions, name: str, rows: int, screen: Screen
 ) -> Batch:
-    batch = fleet.submit_checked(file, source, batch=name, tenant=options.tenant)
+    batch = fleet.submit_checked(file, source, batch=name, tenant=options.tenant, budget_usd=options.budget_usd)
     known = batch.submission.existed if batch.submission else 0
     done = batch.status().counts
     went_on = (

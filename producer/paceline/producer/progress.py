@@ -8,6 +8,7 @@ from typing import Any
 from paceline.core.lifecycle import State
 from paceline.core.run import Spent
 from paceline.core.usage import NANO_USD, Usage
+from paceline.store.port import Budget
 
 from .fleet import BatchStatus
 from .result import cost_usd, usage_json
@@ -110,6 +111,24 @@ def possibly_billed_json(spent: Spent) -> dict[str, int | float]:
     return {"tokens": spent.possibly_billed_tokens, "usd": spent.possibly_billed_nanousd / NANO_USD}
 
 
+def budget_text(budget: Budget) -> str:
+    """A budget and what is gone of it, for a person."""
+    reserved = f", {_usd(budget.reserved)} reserved for calls under way" if budget.reserved else ""
+    return f"budget {_usd(budget.total)}: {_usd(budget.spent)} spent{reserved}"
+
+
+def budget_json(budget: Budget | None) -> dict[str, float] | None:
+    """The same as plain data."""
+    if budget is None:
+        return None
+    spent, reserved = budget.spent / NANO_USD, budget.reserved / NANO_USD
+    return {"usd": budget.total / NANO_USD, "spent_usd": spent, "reserved_usd": reserved}
+
+
+def _usd(nanousd: int) -> str:
+    return dollars(nanousd / NANO_USD)
+
+
 def count_text(count: int) -> str:
     """A large number as people say it: 12.3k, 4.56M."""
     if count < 10_000:
@@ -151,5 +170,6 @@ def status_json(status: BatchStatus) -> dict[str, Any]:
         "cache_share": cache_share(counts.spent.usage),
         "cost_usd": cost_usd(counts.spent.cost_nanousd, counts.spent.unpriced_calls),
         "possibly_billed": possibly_billed_json(counts.spent),
+        "budget": budget_json(status.budget),
         "working_seconds": counts.spent.working_ms / 1000,
     }

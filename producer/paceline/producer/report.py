@@ -22,6 +22,7 @@ WHAT_TO_DO: Mapping[StopReason, str] = MappingProxyType(
         StopReason.TIME_BUDGET: "raise limits.seconds or make slow tools faster, and submit as a new batch",
         StopReason.DEADLINE: "raise limits.deadline or add workers, and submit as a new batch",
         StopReason.COST_BUDGET: "raise limits.usd or take a cheaper model, and submit as a new batch",
+        StopReason.BATCH_BUDGET: "submit the same again with a higher --budget",
         StopReason.REPEAT_CALLS: "see which call: paceline show RUN; declare a tool that polls `repeatable`",
         StopReason.TOOL_ERRORS: "see what the tools said: paceline show RUN",
         StopReason.OUTPUT_TRUNCATED: "ask for a shorter answer",
@@ -39,6 +40,7 @@ WHAT_TO_DO: Mapping[StopReason, str] = MappingProxyType(
 
 _WORTH_A_RETRY = frozenset(
     {
+        StopReason.BATCH_BUDGET,
         StopReason.TOOL_ERRORS,
         StopReason.MODEL_ERROR,
         StopReason.UNKNOWN_EFFECT,

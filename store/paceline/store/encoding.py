@@ -75,6 +75,7 @@ def read_run(run_id: RunId, stored: Fields) -> Run:
         cleared=number(stored, b"cleared"),
         label=text(stored, b"label") or OTHER_AGENTS,
         context_used=ContextUsed.decode(text(stored, b"used")),
+        has_budget=stored.get(b"budget") == b"1",
     )
 
 
@@ -268,6 +269,7 @@ def batch_fields(batch: BatchInfo) -> dict[str, str | int]:
         "agent": batch.agent,
         "agent_name": batch.agent_name,
         "opened": batch.opened_ms,
+        "budget": int(batch.has_budget),
     }
 
 
@@ -290,6 +292,7 @@ def read_batch(stored: Fields) -> BatchInfo:
         agent=AgentDigest(text(stored, b"agent")),
         agent_name=text(stored, b"agent_name"),
         opened_ms=number(stored, b"opened"),
+        has_budget=stored.get(b"budget") == b"1",
     )
 
 

@@ -15,6 +15,7 @@
 | `{prefix}:{NN}:metrics` | hash | whatever is counted | the last submission, ending or `keep` + retention |
 | `{prefix}:{NN}:mark` | string | confirmations, so that there is a write to wait for | last confirmation + retention |
 | `{prefix}:batch:{<tag>}` | hash | open_batch | while a run of it is not over; the last use + retention |
+| `{prefix}:budget:{<tag>}` | hash | set_budget, reserve, release | as the batch |
 | `{prefix}:rows:{<tag>}` | sorted set | submit | as the batch |
 | `{prefix}:batches` | sorted set | open_batch, which takes off what is forgotten | as the batches |
 | `{prefix}:agents` | hash | open_batch: the agents that are counted by name | as the batches |
@@ -102,10 +103,14 @@ class Keys:
 
     def of_batch(self, tag: BatchTag) -> list[str]:
         """All there is of a batch beside its runs."""
-        return [self.batch(tag), self.rows(tag), *self.counts(tag)]
+        return [self.batch(tag), self.rows(tag), self.budget(tag), *self.counts(tag)]
 
     def batch(self, tag: BatchTag) -> str:
         return f"{self.prefix}:batch:{{{tag}}}"
+
+    def budget(self, tag: BatchTag) -> str:
+        """What a batch may cost, and what each of its runs holds of that."""
+        return f"{self.prefix}:budget:{{{tag}}}"
 
     def rows(self, tag: BatchTag) -> str:
         return f"{self.prefix}:rows:{{{tag}}}"

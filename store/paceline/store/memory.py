@@ -25,6 +25,7 @@ from .port import (
     BatchCounts,
     BatchInfo,
     Begun,
+    Budget,
     CallBegun,
     CallClaim,
     CallResult,
@@ -41,6 +42,7 @@ from .port import (
     NotBegun,
     OpenCall,
     Remains,
+    Reserved,
     Resolved,
     RunRecord,
     Submitted,
@@ -156,6 +158,15 @@ class _Record:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Share:
+    """What a run holds of its batch's budget, by a claim with this fence, before its call or after it."""
+
+    version: tuple[int, bool]
+    spent: int
+    at_most: int
+
+
 @dataclass(slots=True)
 class _Batch:
     info: BatchInfo
@@ -164,6 +175,8 @@ class _Batch:
     reasons: Counter[str] = field(default_factory=Counter)
     turns: int = 0
     spent: Spent = field(default_factory=Spent)
+    budget: int | None = None
+    shares: dict[RunId, _Share] = field(default_factory=dict)
 
     @property
     def is_active(self) -> bool:
@@ -242,8 +255,42 @@ class MemoryRunStore:
             submitted_ms=now_ms,
             sent_ms=now_ms,
             label=label(info.agent_name) if label(info.agent_name) in self._counted_agents else OTHER_AGENTS,
+            has_budget=info.has_budget,
         )
         return _Record(run=run, digest=new.digest, due_ms=now_ms + self._claim_ms, fragments=list(new.first))
+
+    # The budget of a batch
+
+    async def set_budget(self, tag: BatchTag, nanousd: int) -> None:
+        self._batches[tag].budget = nanousd
+
+    async def budget(self, tag: BatchTag) -> Budget | None:
+        batch = self._batches.get(tag)
+        if batch is None or batch.budget is None:
+            return None
+        shares = batch.shares.values()
+        spent, held = sum(share.spent for share in shares), sum(share.at_most for share in shares)
+        return Budget(total=batch.budget, spent=spent, held=held)
+
+    async def reserve(self, held: TurnClaim, *, spent: int, call: int) -> Reserved:
+        return self._hold_of_budget(held, _Share(version=(held.fence, False), spent=spent, at_most=spent + call))
+
+    async def release(self, held: TurnClaim, *, spent: int) -> None:
+        self._hold_of_budget(held, _Share(version=(held.fence, True), spent=spent, at_most=spent))
+
+    def _hold_of_budget(self, held: TurnClaim, share: _Share) -> Reserved:
+        batch = self._batches[tag_of(held.run_id)]
+        known = batch.shares.get(held.run_id)
+        if known and known.version > share.version:
+            return Reserved.STALE
+        others = [other for run_id, other in batch.shares.items() if run_id != held.run_id]
+        total = batch.budget or 0
+        if share.at_most == share.spent or sum(other.at_most for other in others) + share.at_most <= total:
+            batch.shares[held.run_id] = share
+            return Reserved.RESERVED
+        batch.shares[held.run_id] = replace(share, at_most=share.spent)
+        fits = sum(other.spent for other in others) + share.at_most <= total
+        return Reserved.WAIT if fits else Reserved.SPENT
 
     # A turn
 

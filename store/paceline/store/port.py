@@ -33,6 +33,8 @@ class BatchInfo:
     agent: AgentDigest
     agent_name: str
     opened_ms: int = 0
+    has_budget: bool = False
+    """Whether its runs hold each call against the batch's budget: for good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,38 @@ class Submitted(StrEnum):
     """The same row was submitted before; nothing changed."""
     CONFLICT = "conflict"
     """Another row was submitted before under this id; nothing changed."""
+
+
+# The budget of a batch -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a batch may cost and what of that is gone, in nano-dollars.
+
+    `spent`: what its answered calls cost, and the others may have. `held`: with what calls under way may cost at most.
+    """
+
+    total: int
+    spent: int = 0
+    held: int = 0
+
+    @property
+    def reserved(self) -> int:
+        """For calls under way."""
+        return self.held - self.spent
+
+
+class Reserved(StrEnum):
+    """Whether a call may be made that is held against its batch's budget."""
+
+    RESERVED = "reserved"
+    WAIT = "wait"
+    """Not now: it would fit if calls under way came to nothing, and they may cost less than is held for them."""
+    SPENT = "spent"
+    """It does not fit into what is left."""
+    STALE = "stale"
+    """The run has moved on: this attempt has no claim any more."""
 
 
 # A turn --------------------------------------------------------------------------------------------------------------
@@ -387,6 +421,24 @@ class RunStore(Protocol):
 
     async def submit(self, batch: BatchInfo, runs: Sequence[NewRun]) -> list[Submitted]:
         """Create these runs, each atomically; one answer a run, in their order. Rows take the place of `index`."""
+
+    # The budget of a batch
+
+    async def set_budget(self, tag: BatchTag, nanousd: int) -> None:
+        """Let a batch cost so much, whatever it was before."""
+
+    async def budget(self, tag: BatchTag) -> Budget | None:
+        """A batch's budget; None if it has none."""
+
+    async def reserve(self, held: TurnClaim, *, spent: int, call: int) -> Reserved:
+        """Hold what the run has spent over its life and what a call may cost, in nano-dollars, against the budget.
+
+        If it does not fit, only what is spent is held. Of a run the latest claim's word counts, and `release` after
+        `reserve`.
+        """
+
+    async def release(self, held: TurnClaim, *, spent: int) -> None:
+        """The call that was reserved for is over, or was not made: hold what the run has spent, and no more."""
 
     # A turn: QUEUED, TURN_DUE or ON_HOLD -> IN_TURN -> ...
 

@@ -42,6 +42,7 @@ from .port import (
     BatchCounts,
     BatchInfo,
     Begun,
+    Budget,
     CallBegun,
     CallClaim,
     CallResult,
@@ -57,6 +58,7 @@ from .port import (
     NotBegun,
     OpenCall,
     Remains,
+    Reserved,
     Resolved,
     RunRecord,
     Submitted,
@@ -98,7 +100,6 @@ class RedisRunStore:
         self._kept_ms: dict[str, int] = {}
         """What `keep` has renewed of late, and when: not more often, however often the sweeper asks for it."""
         self._scripts = load_scripts()
-        self._key_count = len(self.keys.of_run(RunId("")))
 
     # Submission
 
@@ -160,9 +161,38 @@ class RedisRunStore:
                 pipe.expire(rows, self._retention_s)
                 pipe.hexists(self.keys.agents(), label(batch.agent_name))
                 *_, is_counted = await pipe.execute()
-        name = label(batch.agent_name) if is_counted else OTHER_AGENTS
-        calls = [(run.run_id, flat(batch.agent, name, run.row_id, run.digest, nonce, list(run.first))) for run in runs]
+        name, has_budget = label(batch.agent_name) if is_counted else OTHER_AGENTS, int(batch.has_budget)
+        calls = [
+            (run.run_id, flat(batch.agent, name, run.row_id, run.digest, nonce, has_budget, list(run.first)))
+            for run in runs
+        ]
         return [Submitted(word.decode()) for word in await self._eval_many(ScriptName.CREATE, calls)]
+
+    # The budget of a batch
+
+    async def set_budget(self, tag: BatchTag, nanousd: int) -> None:
+        key = self.keys.budget(tag)
+        with border():
+            async with self.redis.pipeline(transaction=True) as pipe:
+                pipe.hset(key, "total", nanousd)
+                pipe.expire(key, self._retention_s)
+                await pipe.execute()
+
+    async def budget(self, tag: BatchTag) -> Budget | None:
+        with border():
+            total, spent, held = await _reply(self.redis.hmget(self.keys.budget(tag), "total", "spent", "held"))
+        return None if total is None else Budget(total=int(total), spent=int(spent or 0), held=int(held or 0))
+
+    async def reserve(self, held: TurnClaim, *, spent: int, call: int) -> Reserved:
+        return await self._hold_of_budget(held.run_id, 2 * held.fence, spent, spent + call)
+
+    async def release(self, held: TurnClaim, *, spent: int) -> None:
+        await self._hold_of_budget(held.run_id, 2 * held.fence + 1, spent, spent)
+
+    async def _hold_of_budget(self, run_id: RunId, version: int, spent: int, at_most: int) -> Reserved:
+        arguments: list[Argument] = [self._retention_s, run_id, version, spent, at_most]
+        word = await self._call(ScriptName.RESERVE, [self.keys.budget(tag_of(run_id))], arguments)
+        return Reserved(word.decode())
 
     # A turn
 
@@ -217,10 +247,11 @@ class RedisRunStore:
         """Keep the batch and the agent of a run as long as the run, which is over or about to be, or goes on."""
         # In other slots than the run, so not in its script: at worst they are forgotten a little early.
         with border():
-            digest = await _reply(self.redis.hget(self.keys.run(run_id), "agent"))
+            digest, has_budget = await _reply(self.redis.hmget(self.keys.run(run_id), "agent", "budget"))
         if digest:
             tag = tag_of(run_id)
             keys = [self.keys.batch(tag), self.keys.rows(tag), self.keys.agent(AgentDigest(digest.decode()))]
+            keys += [self.keys.budget(tag)] if has_budget else []
             await self._renew([*keys, self.keys.batches(), self.keys.agents()], self._retention_s)
 
     async def _renew(self, keys: Sequence[str], seconds: int) -> None:
@@ -560,15 +591,18 @@ class RedisRunStore:
 
     def _arguments(self, run_id: RunId, own: Sequence[Argument]) -> list[Argument]:
         now: Argument = self._clock() if self._clock else ""
-        return [*self.keys.of_run(run_id), now, run_id, self._look_ms, self._retention_s, *own]
+        return [now, run_id, self._look_ms, self._retention_s, *own]
 
     async def _eval(self, name: ScriptName, run_id: RunId, own: Sequence[Argument]) -> Any:
-        script, arguments = self._scripts[name], self._arguments(run_id, own)
+        return await self._call(name, self.keys.of_run(run_id), self._arguments(run_id, own))
+
+    async def _call(self, name: ScriptName, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+        script = self._scripts[name]
         with border():
             try:
-                return await _reply(self.redis.evalsha(script.sha, self._key_count, *arguments))
+                return await _reply(self.redis.evalsha(script.sha, len(keys), *keys, *arguments))
             except NoScriptError:
-                return await _reply(self.redis.eval(script.text, self._key_count, *arguments))
+                return await _reply(self.redis.eval(script.text, len(keys), *keys, *arguments))
 
     async def _eval_many(self, name: ScriptName, calls: Sequence[tuple[RunId, list[Argument]]]) -> list[Any]:
         answers = await self._ask_many(name, calls)
@@ -584,7 +618,8 @@ class RedisRunStore:
             await self.redis.script_load(script.text)
             async with self.redis.pipeline(transaction=False) as pipe:
                 for run_id, own in calls:
-                    pipe.execute_command("EVALSHA", script.sha, self._key_count, *self._arguments(run_id, own))
+                    keys = self.keys.of_run(run_id)
+                    pipe.execute_command("EVALSHA", script.sha, len(keys), *keys, *self._arguments(run_id, own))
                 return await pipe.execute(raise_on_error=False)
 
 

@@ -37,6 +37,11 @@ class ScriptName(StrEnum):
     CANCEL = "cancel"
     REMAINS = "remains"
     REDRIVE = "redrive"
+    RESERVE = "reserve"
+
+
+_ON_THEIR_OWN = frozenset({ScriptName.RESERVE})
+"""They touch no run."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,8 @@ def load_scripts() -> Mapping[ScriptName, Script]:
     """Every script, read from the package."""
     folder = files(__package__) / "lua"
     shared = _bounds() + (folder / "lib.lua").read_text()
-    return {name: Script(shared + (folder / f"{name}.lua").read_text()) for name in ScriptName}
+    own = {name: (folder / f"{name}.lua").read_text() for name in ScriptName}
+    return {name: Script(text if name in _ON_THEIR_OWN else shared + text) for name, text in own.items()}
 
 
 def _bounds() -> str:

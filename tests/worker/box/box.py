@@ -17,7 +17,7 @@ from itertools import count
 from support.runs import BATCH, a_row
 
 from paceline.core.agent import Agent
-from paceline.core.ids import RunId, idempotency_key, tag_of
+from paceline.core.ids import RunId, batch_tag, idempotency_key, tag_of
 from paceline.core.ledger import EffectRuledOut, Entry, Source
 from paceline.core.run import Run
 from paceline.core.step import ModelCallFailed
@@ -94,12 +94,20 @@ class Over:
 
 
 class Box:
-    """One run, two workers, and what may happen to them."""
+    """One run, two workers, and what may happen to them. `budget` is the batch's, in nano-dollars."""
 
     def __init__(
-        self, play: Play, plan: Plan, agent: Agent, tools: Sequence[Tool] = TOOLS, tracer: Tracer | None = None
+        self,
+        play: Play,
+        plan: Plan,
+        agent: Agent,
+        tools: Sequence[Tool] = TOOLS,
+        tracer: Tracer | None = None,
+        *,
+        budget: int | None = None,
     ) -> None:
         self._agent = agent
+        self._budget = budget
         self.tools = tools
         self.tracer = tracer
         self._plan = plan
@@ -162,7 +170,10 @@ class Box:
 
     async def _submit(self, rows: Sequence[NewRun]) -> None:
         await self.store.put_agent(self._agent.digest, self._agent.freeze())
-        batch = await self.store.open_batch(replace(BATCH, agent=self._agent.digest))
+        has_budget = self._budget is not None
+        batch = await self.store.open_batch(replace(BATCH, agent=self._agent.digest, has_budget=has_budget))
+        if self._budget is not None:
+            await self.store.set_budget(batch_tag(BATCH.name), self._budget)
         await self.store.submit(batch, rows)
         self.broker.send([TurnMessage(run_id=row.run_id, turn=1, queue=Queue.STARTS) for row in rows])
 

@@ -11,7 +11,7 @@ from support.runs import BATCH, a_row
 from paceline.core.agent import Agent
 from paceline.core.ids import batch_tag
 from paceline.core.ledger import Entry
-from paceline.store.port import BatchCounts, RunRecord
+from paceline.store.port import BatchCounts, Budget, RunRecord
 from paceline.worker.scripted_model import ModelRequest, Reply, says
 
 from .box import AGENT, LONGEST_SECONDS, Box
@@ -41,13 +41,18 @@ class CrowdOver:
     records: Sequence[RunRecord]
     ledgers: Sequence[Sequence[Entry]]
     looks: Sequence[Look]
+    budget: Budget | None
+    steps: Sequence[str]
+    raised: Sequence[Exception]
 
 
 class Crowd(Box):
     """So many runs of one agent, and workers that have room for all of them."""
 
-    def __init__(self, answer: Says, agent: Agent, *, runs: int, model_seconds: float) -> None:
-        super().__init__(lambda request, seen: says("never asked"), Plan(), agent)
+    def __init__(
+        self, answer: Says, agent: Agent, plan: Plan, *, runs: int, model_seconds: float, budget: int | None
+    ) -> None:
+        super().__init__(lambda request, seen: says("never asked"), plan, agent, budget=budget)
         self._rows = [a_row(f"row-{number}", index=number) for number in range(runs)]
         self._says = answer
         self._model_seconds = model_seconds
@@ -66,7 +71,14 @@ class Crowd(Box):
         await self._end()
         records = [record for row in self._rows if (record := await self.store.run(row.run_id))]
         ledgers = [await self.store.ledger(row.run_id) for row in self._rows]
-        return CrowdOver(records=records, ledgers=ledgers, looks=looks)
+        return CrowdOver(
+            records=records,
+            ledgers=ledgers,
+            looks=looks,
+            budget=await self.store.budget(batch_tag(BATCH.name)),
+            steps=self.steps,
+            raised=self.raised,
+        )
 
     def _seconds(self) -> float:
         return self._loop.time() - self._began
@@ -86,14 +98,16 @@ def all_out(
     *,
     runs: int,
     agent: Agent = AGENT,
+    plan: Plan | None = None,
+    budget: int | None = None,
     workers: int = 4,
     model_seconds: float = 7.0,
     look_seconds: float = 5.0,
 ) -> CrowdOver:
-    """A batch of runs from its submission until all of them are over."""
+    """A batch of runs from its submission until all of them are over; `budget` is what it may cost, in nano-dollars."""
 
     async def main() -> CrowdOver:
-        crowd = Crowd(answer, agent, runs=runs, model_seconds=model_seconds)
+        crowd = Crowd(answer, agent, plan or Plan(), runs=runs, model_seconds=model_seconds, budget=budget)
         return await crowd.all_out(workers=workers, look_seconds=look_seconds)
 
     return run_in_virtual_time(main())

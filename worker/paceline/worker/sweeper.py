@@ -22,6 +22,7 @@ from paceline.core.usage import WorstCase
 from paceline.core.wire import Queue, queue_of_turn
 from paceline.store.port import CallClaim, CallState, Examined, TurnClaim, TurnWrite, Written
 
+from .budget import release_budget
 from .desk import CLAIM_MARGIN_SECONDS, Desk
 from .doubt import LostTry, put_in_doubt
 from .lost_attempt import lost_attempt
@@ -172,6 +173,7 @@ class Sweeper:
                 lost = await self._lost(run) if run.owner else TurnWrite()
                 ended = Ended(turn=run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
                 lost = _with_recovery(run, Recovery.END, lost)
+                await release_budget(self.desk, run, lost)
                 await self.desk.store.finish(held, replace(lost, ledger=(*lost.ledger, ended)), outcome)
                 return ()
             case LetGo():
@@ -187,6 +189,7 @@ class Sweeper:
 
     async def _recover_turn(self, held: TurnClaim, remedy: RecoverTurn) -> Sequence[Message]:
         write = _with_recovery(remedy.run, Recovery.TURN, await self._lost(remedy.run))
+        await release_budget(self.desk, remedy.run, write)
         written = await self.desk.store.recover(held, write)
         return (TurnMessage(run_id=held.run_id, turn=held.turn),) if written is Written.WRITTEN else ()
 

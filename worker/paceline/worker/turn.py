@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import random
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from paceline.core.metrics import NOTHING, Counts, HoldReason
 from paceline.core.next_call import NextCall, next_call
 from paceline.core.run import Run, Spent, Streaks
 from paceline.core.step import (
+    BudgetRefused,
     CallModel,
     FailureKind,
     Finish,
@@ -43,8 +45,9 @@ from paceline.core.trace_telling import trouble
 from paceline.core.transcript import Fragment, all_failed, check_next, check_sendable, results_message, tool_use_ids
 from paceline.core.usage import WorstCase
 from paceline.core.wire import queue_of_turn
-from paceline.store.port import Begun, NotBegun, OpenCall, TurnClaim, TurnWrite, Written
+from paceline.store.port import Begun, NotBegun, OpenCall, Reserved, TurnClaim, TurnWrite, Written
 
+from .budget import release_budget
 from .call import run_call, run_inline
 from .call_result import RanCall
 from .desk import Desk
@@ -100,6 +103,7 @@ async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
         outcome = Outcome(reason=StopReason.INTERNAL_ERROR, message=message)
         lost = _lost(desk, run, progress)
         write = replace(lost, ledger=(*lost.ledger, _ended(run, outcome)))
+        await release_budget(desk, run, write)
         await desk.until_written(lambda: desk.store.finish(_held(run), write, outcome))
         return ()
 
@@ -108,6 +112,7 @@ async def _give_back(desk: Desk, run: Run, progress: Progress) -> Sequence[Messa
     """Let somebody else take this turn again, as soon as the record can be written. An attempt that called the model is
     told as lost: it may have been billed."""
     write = _lost(desk, run, progress)
+    await release_budget(desk, run, write)
     if await desk.until_written(lambda: desk.store.recover(_held(run), write)) is Written.LOST:
         # It may have been put on hold just before, and nobody has set a timer.
         await desk.until_written(lambda: desk.store.look_in([run.run_id], seconds=0))
@@ -148,6 +153,7 @@ async def _written_hold(
     desk: Desk, run: Run, write: TurnWrite, seconds: float, reason: str, counted_as: HoldReason
 ) -> Sequence[Message]:
     timed = seconds <= _LONGEST_TIMER_SECONDS
+    await release_budget(desk, run, write)
     written = await desk.until_written(
         lambda: desk.store.hold(_held(run), write, seconds=seconds, reason=reason, counted_as=counted_as, timed=timed)
     )
@@ -245,6 +251,10 @@ class Attempt:
     async def _ask(self, call: CallModel, at_worst: WorstCase) -> Sequence[Message]:
         messages = self.desk.cleared_views.sent(self.agent, self.run, self.fragments)
         check_sendable(messages)
+        if self.run.has_budget:
+            refused = await self._reserve(at_worst)
+            if refused is not None:
+                return refused
         body = self.agent.request(
             messages, max_tokens=call.max_tokens, user_id=self.run.run_id, container=self.run.container
         )
@@ -260,9 +270,26 @@ class Attempt:
             case ModelCallFailed():
                 return await self._unanswered(came, at_worst, took_ms)
             case Answer():
-                return await self._answered(came, took_ms)
+                return await self._answered(came, at_worst, took_ms)
             case _:
                 assert_never(came)
+
+    async def _reserve(self, call: WorstCase) -> Sequence[Message] | None:
+        """Hold the call against the batch's budget; None if it may be made, else what is to be sent in its place."""
+        spent = self.run.spent.nanousd_at_most
+        reserved = await self.desk.until_written(
+            lambda: self.desk.store.reserve(_held(self.run), spent=spent, call=call.nanousd or 0)
+        )
+        match reserved:
+            case Reserved.RESERVED:
+                return None
+            case Reserved.STALE:
+                return await self._what_is_due()
+            case Reserved.WAIT | Reserved.SPENT:
+                refused = BudgetRefused(for_good=reserved is Reserved.SPENT, chance=random.random())
+                return await self._take(next_step(self.agent, self.run, refused), Spent(), (), answer=None)
+            case _:
+                assert_never(reserved)
 
     def _spread(self, seconds: float) -> float:
         """Something longer, for each run another time: those that wait for one model must not come back at once."""
@@ -277,13 +304,13 @@ class Attempt:
         """Account for a call without an answer that can be used: what it cost, or what it may have cost."""
         took = Spent(working_ms=took_ms)
         if failure.billed:
-            return await self._failed(
-                failure, took + _spent(failure.billed), (self._called(failure.billed, _BROKEN, took_ms),)
-            )
+            spent, entries = self._billed(failure.billed, _BROKEN, at_worst, took_ms)
+            return await self._failed(failure, took + spent, entries)
         if failure.kind is not FailureKind.UNREADY:
             self.progress.counts = counted.model_failed(self.agent.model, failure.kind, took_ms)
         if failure.may_be_billed:
-            return await self._failed(failure, took + Spent.possibly(at_worst), (possibly_billed(self.run, at_worst),))
+            spent = took + Spent.possibly(at_worst)
+            return await self._failed(failure, spent, (possibly_billed(self.run, at_worst),))
         return await self._failed(failure, took)
 
     async def _failed(
@@ -294,11 +321,12 @@ class Attempt:
         step = next_step(self.agent, self.run, failure)
         return await self._take(step, spent, entries, answer=None)
 
-    async def _answered(self, answer: Answer, took_ms: int) -> Sequence[Message]:
+    async def _answered(self, answer: Answer, at_worst: WorstCase, took_ms: int) -> Sequence[Message]:
         so_far, failed = said_so_far(self.fragments), all_failed(self.fragments[-1])
         step = next_step(self.agent, self.run, ModelAnswered(answer=answer, so_far=so_far, all_failed=failed))
-        spent = Spent(working_ms=took_ms) + _spent(answer)
-        entries = (self._called(answer, answer.stop_reason or "none", took_ms, answer.calls),)
+        stop_reason = answer.stop_reason or "none"
+        cost, entries = self._billed(answer, stop_reason, at_worst, took_ms, answer.calls)
+        spent = cost + Spent(working_ms=took_ms)
         if isinstance(step, OpenCalls):
             return await self._open(step, spent, entries, answer)
         if isinstance(step, Finish) and step.append and self._uses_an_id_again(answer):
@@ -311,10 +339,16 @@ class Attempt:
         used = {call_id for message in said for call_id in tool_use_ids(message)}
         return any(call.call_id in used for call in answer.calls)
 
-    def _called(
-        self, billed: Answer | Billed, stop_reason: str, took_ms: int, calls: Sequence[Call] = ()
-    ) -> ModelCalled:
-        return ModelCalled(
+    def _billed(
+        self,
+        billed: Answer | Billed,
+        stop_reason: str,
+        at_worst: WorstCase,
+        took_ms: int,
+        calls: Sequence[Call] = (),
+    ) -> tuple[Spent, tuple[Entry, ...]]:
+        """What an answer used, and the ledger's entries about it. One of unknown price may have cost the worst case."""
+        called = ModelCalled(
             turn=self.run.turn,
             attempt=self.run.attempts,
             at_ms=now_ms(),
@@ -326,6 +360,11 @@ class Attempt:
             cost_nanousd=billed.cost_nanousd,
             calls=tuple(f"{call.tool}({call.call_id})" for call in calls),
         )
+        if billed.cost_nanousd is not None:
+            return Spent(usage=billed.usage, cost_nanousd=billed.cost_nanousd), (called,)
+        unknown = replace(at_worst, tokens=0)
+        spent = Spent(usage=billed.usage, unpriced_calls=1) + Spent.possibly(unknown)
+        return spent, (called, possibly_billed(self.run, unknown))
 
     # What comes next
 
@@ -357,6 +396,7 @@ class Attempt:
                 container=answer.container if answer and grew else "",
             )
         )
+        await release_budget(self.desk, self.run, write)
         written = await self.desk.until_written(
             lambda: self.desk.store.go_on(_held(self.run), write, advance=step.advance)
         )
@@ -379,6 +419,7 @@ class Attempt:
             TurnWrite(append=step.append, spent=spent, ledger=(*entries, ended)),
             counted.repeated(self.run, aborted=int(outcome.reason is StopReason.REPEAT_CALLS)),
         )
+        await release_budget(self.desk, self.run, write)
         await self.desk.until_written(lambda: self.desk.store.finish(_held(self.run), write, outcome))
         log.info("run %s ended in turn %d: %s", self.run.run_id, self.run.turn, outcome.reason)
         return ()
@@ -399,6 +440,7 @@ class Attempt:
             ),
             counted.repeated(self.run, warned=step.repeated),
         )
+        await release_budget(self.desk, self.run, write)
         match await self.desk.until_written(lambda: self.desk.store.open_calls(_held(self.run), write, calls)):
             case Written.WRITTEN:
                 return await self._run_calls(step.append, calls)
@@ -487,14 +529,6 @@ def _compaction_entry(run: Run, made: Compaction) -> CompactedEntry:
         expected_turns=made.expected_turns,
         saved_nanousd=made.worth.saved_nanousd,
         rewrite_nanousd=made.worth.rewrite_nanousd,
-    )
-
-
-def _spent(billed: Answer | Billed) -> Spent:
-    return Spent(
-        usage=billed.usage,
-        cost_nanousd=billed.cost_nanousd or 0,
-        unpriced_calls=int(billed.cost_nanousd is None),
     )
 
 

@@ -129,11 +129,14 @@ def _as_json(fleet: Fleet, batch: Batch) -> dict[str, object]:
 
 
 def _tell(fleet: Fleet, batch: Batch) -> None:
+    from paceline.producer.progress import budget_text
     from paceline.producer.report import report_rows, totals
 
     now = batch.status()
     typer.echo(f"batch {batch.name}: agent {batch.info.agent_name}, tenant {batch.info.tenant}")
     typer.echo(totals(now))
+    if now.budget is not None:
+        typer.echo(budget_text(now.budget))
     typer.echo("")
     active = [
         (state.value, "", count, "") for state, count in now.counts.states.items() if count and not state.is_terminal

@@ -22,6 +22,15 @@ BatchOption = Annotated[
     str | None, typer.Option("--batch", envvar="PACELINE_BATCH", help="the batch's name; else made of agent and input")
 ]
 TenantOption = Annotated[str, typer.Option("--tenant", envvar="PACELINE_TENANT", help="whom the batch is charged to")]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        metavar="USD",
+        envvar="PACELINE_BUDGET",
+        help="all rows together cost no more; another budget the next time takes its place",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", envvar="PACELINE_JSON", help="say it as JSON, on stdout")]
 ConcurrencyOption = Annotated[
     int,

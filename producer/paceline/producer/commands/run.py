@@ -12,6 +12,7 @@ from .opening import opened_fleet
 from .options import (
     AgentArgument,
     BatchOption,
+    BudgetOption,
     ConcurrencyOption,
     ForceOption,
     InputOption,
@@ -43,6 +44,7 @@ def run(
     ] = None,
     batch: BatchOption = None,
     tenant: TenantOption = "default",
+    budget: BudgetOption = None,
     concurrency: ConcurrencyOption = 64,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -64,6 +66,7 @@ def run(
         simulate=simulate,
         batch=batch,
         tenant=tenant,
+        budget_usd=budget,
         force=force,
     )
     with screen() as on_screen:
@@ -77,6 +80,7 @@ def submit(
     input: InputOption,
     batch: BatchOption = None,
     tenant: TenantOption = "default",
+    budget: BudgetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Hand rows to a running fleet and print the batch's name. Again: adds what is missing, nothing else."""
@@ -88,7 +92,7 @@ def submit(
         file = fleet.load_agent(agent)
         for note in file.notes:
             typer.echo(f"note: {note}", err=True)
-        submitted = fleet.submit(file, input, batch=batch, tenant=tenant)
+        submitted = fleet.submit(file, input, batch=batch, tenant=tenant, budget_usd=budget)
     submission = submitted.submission
     added = (submission.created, submission.existed) if submission else (0, 0)
     if submission and submission.unannounced:
