@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.core import estimate as module
-from paceline.core.estimate import Bill, GivenPrices, ModelPrices, Question, estimate, given_prices
+from paceline.core.estimate import Bill, Question, estimate
+from paceline.core.prices import GivenPrices, ModelPrices, given_prices
 from paceline.core.usage import NANO_USD, Usage
 
 PRICES = given_prices(Decimal(3), Decimal(15))

@@ -14,8 +14,9 @@ from paceline.core.endings import StopReason
 from paceline.core.ids import AgentDigest, RunId
 from paceline.core.lifecycle import State
 from paceline.core.limits import breach, seconds_left
+from paceline.core.prices import ModelPrices, worst_case
 from paceline.core.run import Run, Spent
-from paceline.core.usage import NANO_USD, Usage, cost_nanousd, worst_case, worst_case_nanousd
+from paceline.core.usage import NANO_USD, Usage, cost_nanousd, worst_case_nanousd
 
 RUN = Run(
     run_id=RunId("a-1"),
@@ -40,7 +41,10 @@ def reason(
 ) -> StopReason | None:
     agent = Agent(name="a", model=model, limits=limits)
     outcome = breach(
-        agent, run, call=worst_case(model, input_tokens=input_tokens, output_tokens=max_tokens), now_ms=now_ms
+        agent,
+        run,
+        call=worst_case(ModelPrices(model=model), input_tokens=input_tokens, output_tokens=max_tokens),
+        now_ms=now_ms,
     )
     if outcome:
         assert "limits." in outcome.message
@@ -91,7 +95,7 @@ def test_dollars_may_be_reached_and_not_passed() -> None:
 
 
 def test_what_calls_without_an_answer_may_have_used_counts_until_it_is_known() -> None:
-    lost = Spent.possibly(worst_case("claude-opus-5-5", input_tokens=700, output_tokens=300))
+    lost = Spent.possibly(worst_case(ModelPrices(model="claude-opus-5-5"), input_tokens=700, output_tokens=300))
     run = replace(RUN, spent=lost + lost)
     assert reason(replace(NONE, tokens=3_500), run) is None
     assert reason(replace(NONE, tokens=3_499), run) is StopReason.TOKEN_BUDGET
@@ -158,7 +162,7 @@ def test_whatever_calls_use_no_limit_is_passed(
         if call["came"] == ANSWERED:
             run = replace(run, turn=run.turn + 1, spent=run.spent + used)
         else:
-            lost = Spent.possibly(worst_case(model, input_tokens=size, output_tokens=max_tokens))
+            lost = Spent.possibly(worst_case(ModelPrices(model=model), input_tokens=size, output_tokens=max_tokens))
             run = replace(run, spent=run.spent + lost)
     assert run.turn - 1 <= turns
     assert billed.usage.total <= run.spent.tokens_at_most <= tokens

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.core.usage import NANO_USD, Usage, cost_nanousd, is_priced, read_usage, worst_case_nanousd
+from paceline.core.usage import NANO_USD, Usage, context_tokens, cost_nanousd, read_usage, worst_case_nanousd
 
 COUNTS = {
     "input_tokens": 1_000,
@@ -77,6 +77,30 @@ def test_iterations_are_summed_in_place_of_the_top_level_each_at_its_own_model()
     assert cost_nanousd(wire | {"iterations": []}, "claude-opus-5-5") == 9 * 4_000 + 9 * 20_000
 
 
+def test_tokens_are_those_of_all_iterations_and_the_context_is_the_last_answers() -> None:
+    compaction = {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500}
+    message = {"type": "message", "input_tokens": 23_000, "cache_read_input_tokens": 2_000, "output_tokens": 1_000}
+    # The API leaves the compaction out of the top level.
+    wire = {"input_tokens": 23_000, "cache_read_input_tokens": 2_000, "output_tokens": 1_000}
+    assert read_usage(wire) == Usage(input=23_000, cache_read=2_000, output=1_000)
+    assert context_tokens(wire) == 26_000
+    with_all = wire | {"iterations": [compaction, message]}
+    assert read_usage(with_all) == Usage(input=203_000, cache_read=2_000, output=4_500)
+    assert context_tokens(with_all) == 26_000
+    assert cost_nanousd(with_all, "claude-opus-5-5") == 203_000 * 4_000 + 2_000 * 200 + 4_500 * 20_000
+    # What advises is billed, and is no part of the conversation.
+    advised = wire | {"iterations": [message, {**compaction, "type": "advisor_message"}]}
+    assert context_tokens(advised) == 26_000
+    # Of kinds that nobody knows here, the whole says how long the conversation is.
+    assert context_tokens(wire | {"iterations": [compaction]}) == 26_000
+
+
+def test_a_tier_without_prices_of_its_own_costs_as_usual() -> None:
+    plain = {"input_tokens": 1_000, "output_tokens": 100}
+    for tier in ("standard", "priority", "one_that_is_new"):
+        assert cost_nanousd(plain | {"service_tier": tier}, "claude-opus-5-5") == 1_000 * 4_000 + 100 * 20_000
+
+
 def test_staying_in_the_us_costs_a_tenth_more_and_a_web_search_a_cent() -> None:
     plain = {"input_tokens": 1_000, "output_tokens": 100}
     cost = 1_000 * 4_000 + 100 * 20_000
@@ -89,8 +113,6 @@ def test_staying_in_the_us_costs_a_tenth_more_and_a_web_search_a_cent() -> None:
 def test_an_unknown_price_is_none_and_never_zero() -> None:
     assert cost_nanousd(COUNTS, "llama-12") is None
     assert worst_case_nanousd("llama-12", input_tokens=1, output_tokens=1) is None
-    assert not is_priced("llama-12")
-    assert is_priced("claude-opus-5-5")
     half_known = {"iterations": [{"input_tokens": 1}, {"input_tokens": 1, "model": "llama-12"}]}
     assert cost_nanousd(half_known, "claude-opus-5-5") is None
 

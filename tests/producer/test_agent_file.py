@@ -1,10 +1,12 @@
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from paceline.core.errors import AgentFileError
+from paceline.core.prices import given_prices
 from paceline.core.request_fields import RequestFields, broken_rules
 from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.producer.agent_file import AgentFile, load_agent_file
@@ -70,6 +72,22 @@ def test_every_key_reaches_the_agent(tmp_path: Path) -> None:
     assert [tool.path for tool in agent.tools] == ["pf_all:find", "paceline.tools:read_result"]
     assert file.template is not None
     assert file.template.fields == {"service"}
+
+
+def test_prices_of_ones_own_stand_for_those_that_are_not_known(tmp_path: Path) -> None:
+    own = "name: a\nmodel: llama-12\nprices: {input: 0.3, output: 2}\n"
+    agent = loaded(tmp_path, own).agent
+    assert agent.prices == given_prices(Decimal("0.3"), Decimal(2))
+    assert agent.limits.usd == 1.0
+    given = loaded(tmp_path, own.replace("output: 2", "output: 2, cache_write: 0, cache_read: 0.01")).agent.prices
+    assert given is not None
+    assert (given.cache_write_usd, given.cache_read_usd) == (Decimal(0), Decimal("0.01"))
+    assert refused(tmp_path, own.replace("output: 2", "ouput: 2")) == [
+        "agent.yaml:3: prices.ouput: unknown key: did you mean `output`?",
+        "agent.yaml:3: prices.output: missing: add `output: 2`, say",
+    ]
+    [line] = refused(tmp_path, own.replace("0.3", "-1"))
+    assert line.startswith("agent.yaml:3: prices.input: expected greater than or equal to 0")
 
 
 def test_a_tool_that_nobody_could_approve_is_refused(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ def first_call(agent: Agent = PLAIN) -> int:
 
 def costing(nanousd: int, answer: Answer | None = None) -> Answer:
     """An answer that cost so much."""
-    return replace(answer or says("done"), usage=Usage(output=PLAIN.max_tokens), cost_nanousd=nanousd)
+    used = Usage(output=PLAIN.max_tokens)
+    return replace(answer or says("done"), usage=used, context_tokens=used.total, cost_nanousd=nanousd)
 
 
 def ends(over: CrowdOver) -> Counter[str]:
@@ -93,7 +94,7 @@ def two_turns(request: ModelRequest, at_s: float) -> Reply:
     strikes=st.dictionaries(st.integers(1, 250), st.sampled_from(Strike), max_size=5),
     affordable=st.integers(0, 14),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_whoever_dies_no_budget_is_passed_and_nothing_stays_reserved(
     strikes: dict[int, Strike], affordable: int
 ) -> None:

@@ -7,15 +7,25 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from support.clock import FakeClock
+from support.runs import BATCH, a_row
 
-from paceline.core.agent import Agent
+from paceline.core.agent import Agent, Limits
 from paceline.core.answer import Answer
+from paceline.core.ids import Incarnation, tag_of
 from paceline.core.tool_spec import ToolSpec
 from paceline.core.transcript import Fragment, result_block, results_message, user_text
-from paceline.core.usage import Usage
+from paceline.core.usage import Usage, usage_nanousd
+from paceline.producer.progress import cache_share
 from paceline.sim import Answer as Says
 from paceline.sim import Call, Request, Simulator
+from paceline.sim.journal import Usage as Billed
+from paceline.store.memory import MemoryRunStore
+from paceline.tools import Registry, tool
+from paceline.worker.desk import Desk
 from paceline.worker.model import AnthropicModel, ModelClient
+from paceline.worker.settings import Settings
+from paceline.worker.turn import take_turn
 
 pytestmark = pytest.mark.anyio
 
@@ -86,3 +96,59 @@ async def test_thinking_that_is_bound_to_what_came_before_it_bears_the_breakpoin
     used = await usages(model, replace(AGENT, model=BOUND))
     for before, after in pairwise(used):
         assert after.cache_read == before.cache_read + before.cache_write
+
+
+async def test_a_runs_cache_share_and_cost_are_those_of_the_journal(simulator: Simulator, model: ModelClient) -> None:
+    turns = 40
+
+    @tool(effect="reads", placement="inline", name="search")
+    async def search(q: str) -> str:
+        """Search."""
+        return RESULT
+
+    agent = replace(
+        AGENT,
+        tools=(search.spec,),
+        limits=Limits(turns=turns, tokens=None, usd=None, error_turns=None),
+        compact_at=None,
+    )
+    store, run_id = MemoryRunStore(FakeClock()), a_row().run_id
+    await store.put_agent(agent.digest, agent.freeze())
+    await store.submit(await store.open_batch(replace(BATCH, agent=agent.digest)), [a_row()])
+    desk = Desk(
+        settings=Settings(),
+        store=store,
+        model=model,
+        registry=Registry(),
+        built_in={search.spec.path: search},
+        incarnation=Incarnation("worker-1"),
+        send=lambda messages: None,
+    )
+    turn = 1
+    while await take_turn(desk, run_id, turn):
+        turn += 1
+
+    record, counts = await store.run(run_id), await store.counts(tag_of(run_id))
+    assert record is not None
+    assert (record.reason, turn) == ("max_turns", turns + 1)
+    billed = simulator.journal.usage_totals(run_id)
+    usage = record.run.spent.usage
+    assert (usage.input, usage.cache_read, usage.cache_write, usage.output) == (
+        billed.input_tokens,
+        billed.cache_read_input_tokens,
+        billed.cache_creation_input_tokens,
+        billed.output_tokens,
+    )
+    assert counts.spent.usage == usage
+    costs = [usage_nanousd(_usage(entry.usage), agent.model) for entry in simulator.journal]
+    assert record.run.spent.cost_nanousd == counts.spent.cost_nanousd == sum(cost or 0 for cost in costs)
+    assert (cache_share(usage) or 0) > 0.9
+
+
+def _usage(billed: Billed) -> Usage:
+    return Usage(
+        input=billed.input_tokens,
+        cache_read=billed.cache_read_input_tokens,
+        cache_write=billed.cache_creation_input_tokens,
+        output=billed.output_tokens,
+    )

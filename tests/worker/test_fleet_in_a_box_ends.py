@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 from worker.box.box import AGENT, Over, play_out
@@ -13,6 +14,7 @@ from worker.box.promises import check_promises
 from paceline.core.agent import Limits
 from paceline.core.answer import Billed
 from paceline.core.ledger import ModelCalled, PossiblyBilled
+from paceline.core.prices import given_prices
 from paceline.core.request_fields import RequestFields
 from paceline.core.step import FailureKind, ModelCallFailed
 from paceline.core.transcript import Fragment
@@ -140,3 +142,19 @@ def test_a_broken_answer_costs_what_it_says_and_a_call_without_one_what_it_may()
     [possibly] = [entry for entry in over.ledger if isinstance(entry, PossiblyBilled)]
     assert (possibly.tokens, possibly.cost_nanousd) == (spent.possibly_billed_tokens, spent.possibly_billed_nanousd)
     assert [entry.stop_reason for entry in over.ledger if isinstance(entry, ModelCalled)] == ["broken", "end_turn"]
+
+
+def test_a_model_of_unknown_price_is_limited_by_the_prices_that_its_agent_gives() -> None:
+    def asks_on(request: ModelRequest, seen: int) -> Reply:
+        return replace(asks((f"c{request.turn}", "fetch", {})), model="llama-12", cost_nanousd=None)
+
+    prices = given_prices(Decimal(1), Decimal(10))
+    limits = Limits(usd=0.05, repeats=None, turns=None)
+    over = play_out(asks_on, agent=replace(AGENT, model="llama-12", limits=limits, prices=prices))
+    check_promises(over)
+    spent = over.record.run.spent
+    assert over.record.reason == "cost_budget"
+    assert spent.unpriced_calls == 0
+    # 100 tokens in and 10 out each
+    assert spent.cost_nanousd == len(over.requests) * (100 * 1_000 + 10 * 10_000) <= 50_000_000
+    assert len(over.requests) > 1

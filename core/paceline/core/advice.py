@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from .agent import Agent, Limits
 from .endings import ENDINGS, StopReason
 from .lifecycle import Status
-from .usage import NANO_USD, worst_case_nanousd
+from .prices import worst_case
+from .usage import NANO_USD
 
 HEADROOM = 2
 """A recommended limit is so many times the p95."""
@@ -107,7 +108,7 @@ def _worst_tokens(agent: Agent, input_tokens: int) -> int:
 
 
 def _worst_nanousd(agent: Agent, input_tokens: int) -> int:
-    return worst_case_nanousd(agent.model, input_tokens=input_tokens, output_tokens=agent.max_tokens) or 0
+    return worst_case(agent.priced_by, input_tokens=input_tokens, output_tokens=agent.max_tokens).nanousd or 0
 
 
 _MEASURES = (

@@ -13,6 +13,7 @@ from .errors import NewerVersion
 from .finish import definition as finish_definition
 from .ids import AgentDigest, agent_digest
 from .known_fields import known_fields
+from .prices import GivenPrices, ModelPrices, Prices
 from .request_fields import RequestFields
 from .tool_spec import ToolSpec
 from .unknown_effect import OnUnknownEffect
@@ -67,6 +68,8 @@ class Agent:
     finish: Mapping[str, Any] | None = None
     """The JSON Schema of the output; set: a run ends by the `finish` tool alone."""
     passed_through: RequestFields = field(default_factory=RequestFields)
+    prices: GivenPrices | None = None
+    """What its model costs, where the price table is not to say that."""
 
     def freeze(self) -> bytes:
         """The definition as bytes, for the record."""
@@ -74,6 +77,7 @@ class Agent:
             "tools": [tool.to_json() for tool in self.tools],
             "limits": self.limits.to_json(),
             "passed_through": self.passed_through.to_json(),
+            "prices": self.prices and self.prices.to_json(),
         }
         data = {**asdict(self), **own, "version": AGENT_VERSION}
         if self.on_unknown_effect is OnUnknownEffect.WAIT:
@@ -84,6 +88,8 @@ class Agent:
             del data["compact_at"]
         if self.passed_through == RequestFields():
             del data["passed_through"]
+        if self.prices is None:
+            del data["prices"]
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
@@ -103,12 +109,18 @@ class Agent:
         limits = Limits(**known_fields(Limits, data.pop("limits")))
         if "passed_through" in data:
             data["passed_through"] = RequestFields.from_json(data["passed_through"])
+        if "prices" in data:
+            data["prices"] = GivenPrices.from_json(data["prices"])
         rest = known_fields(cls, data)
         return cls(**rest, tools=tools, limits=limits, on_unknown_effect=on_unknown_effect)
 
     @cached_property
     def digest(self) -> AgentDigest:
         return agent_digest(self.freeze())
+
+    @cached_property
+    def priced_by(self) -> Prices:
+        return self.prices or ModelPrices(model=self.model)
 
     @cached_property
     def tools_by_name(self) -> Mapping[str, ToolSpec]:

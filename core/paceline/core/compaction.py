@@ -37,8 +37,8 @@ from itertools import accumulate
 from typing import Any
 
 from .agent import Agent
-from .estimate import ModelPrices, Prices, call_nanousd, given_prices
 from .models import context_window_tokens
+from .prices import Prices, call_nanousd, given_prices
 from .request_fields import CLEAR_TOOL_USES
 from .run import Overflow, Run
 from .tool_spec import READ_RESULT
@@ -186,9 +186,7 @@ def _weighed(agent: Agent, clearing: _Clearing, tokens: int, turns: int) -> Comp
     by_ratio = tokens * clearing.cleared_bytes // clearing.sent_bytes
     after = tokens - min(by_ratio, clearing.cleared_bytes // _MOST_BYTES_PER_TOKEN)
     kept = tokens * clearing.kept_bytes // clearing.sent_bytes
-    worth = weigh(
-        before=tokens, after=after, rewritten=max(0, after - kept), turns=turns, prices=ModelPrices(model=agent.model)
-    )
+    worth = weigh(before=tokens, after=after, rewritten=max(0, after - kept), turns=turns, prices=agent.priced_by)
     return Compaction(
         cleared=clearing.upto,
         results=clearing.results,

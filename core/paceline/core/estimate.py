@@ -6,6 +6,8 @@ prompt caching each token is written to the cache once, by the turn that first s
 A run of 20 turns at $3 and $15 a million tokens, and one of 40:
 
 >>> from decimal import Decimal
+>>> from paceline.core.prices import given_prices
+>>> from paceline.core.usage import NANO_USD
 >>> prices = given_prices(Decimal(3), Decimal(15))
 >>> of_20 = estimate(Question(prefix_tokens=8_000, growth_tokens=1_500, turns=20, output_tokens=300, prices=prices))
 >>> of_20.plain.usage
@@ -23,52 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_HALF_UP, Decimal
-from typing import TypeAlias, assert_never
 
-from .usage import NANO_USD, Usage, usage_nanousd
-
-_USUAL_CACHE_WRITE = Decimal("1.25")
-_USUAL_CACHE_READ = Decimal("0.1")
-"""Of the input's price: Anthropic's pricing page, for a cache that holds five minutes."""
-_NANO_USD_PER_TOKEN = NANO_USD // 1_000_000
-"""Of a price of one dollar a million tokens."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenPrices:
-    """Dollars a million tokens, the same for a prompt of any size."""
-
-    input_usd: Decimal
-    output_usd: Decimal
-    cache_write_usd: Decimal
-    cache_read_usd: Decimal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelPrices:
-    """The prices of this model, by the price table."""
-
-    model: str
-
-
-Prices: TypeAlias = GivenPrices | ModelPrices
-
-
-def given_prices(
-    input_usd: Decimal,
-    output_usd: Decimal,
-    *,
-    cache_write_usd: Decimal | None = None,
-    cache_read_usd: Decimal | None = None,
-) -> GivenPrices:
-    """Prices in dollars a million tokens; the cache's, where they are not given, by Anthropic's usual factors."""
-    return GivenPrices(
-        input_usd=input_usd,
-        output_usd=output_usd,
-        cache_write_usd=input_usd * _USUAL_CACHE_WRITE if cache_write_usd is None else cache_write_usd,
-        cache_read_usd=input_usd * _USUAL_CACHE_READ if cache_read_usd is None else cache_read_usd,
-    )
+from .prices import Prices, call_nanousd
+from .usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,20 +102,3 @@ def _bill(prices: Prices, turns: Sequence[Usage]) -> Bill:
 def _sum(costs: Sequence[int | None]) -> int | None:
     known = [cost for cost in costs if cost is not None]
     return sum(known) if len(known) == len(costs) else None
-
-
-def call_nanousd(prices: Prices, usage: Usage) -> int | None:
-    """What a call that uses this costs at these prices; None: the price is unknown."""
-    match prices:
-        case ModelPrices(model=model):
-            return usage_nanousd(usage, model)
-        case GivenPrices():
-            usd_per_million = (
-                usage.input * prices.input_usd
-                + usage.cache_write * prices.cache_write_usd
-                + usage.cache_read * prices.cache_read_usd
-                + usage.output * prices.output_usd
-            )
-            return int((usd_per_million * _NANO_USD_PER_TOKEN).to_integral_value(ROUND_HALF_UP))
-        case _:
-            assert_never(prices)

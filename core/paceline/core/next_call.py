@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from .agent import Agent
 from .compaction import Compaction, compaction_due, sent_fragments
+from .prices import worst_case
 from .run import Run
 from .transcript import Fragment, since_compaction, weight
-from .usage import WorstCase, worst_case
+from .usage import WorstCase
 
 _CHARS_PER_TOKEN = 3
 """On the low side for today's tokenizers (facts 8), so that an estimate of tokens errs upwards."""
@@ -36,7 +37,7 @@ def next_call(agent: Agent, run: Run, fragments: Sequence[Fragment]) -> NextCall
     known = run.context_tokens + _new_bytes(agent, run, fragments) // _CHARS_PER_TOKEN
     compaction = compaction_due(agent, run, fragments, tokens=known, max_tokens=max_tokens)
     input_tokens = compaction.tokens_after if compaction else known
-    at_worst = worst_case(agent.model, input_tokens=input_tokens, output_tokens=max_tokens)
+    at_worst = worst_case(agent.priced_by, input_tokens=input_tokens, output_tokens=max_tokens)
     return NextCall(max_tokens=max_tokens, at_worst=at_worst, compaction=compaction)
 
 

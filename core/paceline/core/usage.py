@@ -6,7 +6,7 @@ model's own, and some models have two tables by prompt size, so a price is alway
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
@@ -49,11 +49,11 @@ class Usage:
 
 
 def read_usage(wire: Mapping[str, Any]) -> Usage:
-    """The tokens of an answer's `usage`: those of a compaction that the API made, which its top level leaves out, too.
+    """The tokens that an answer's `usage` is billed for: of all its `iterations`, where there are any.
 
     Raises ValueError where a count is not one, or a needed one is missing.
     """
-    return sum((_tokens(part) for part in _iterations(wire, "compaction")), _tokens(wire))
+    return sum((_tokens(part) for part in _parts(wire)), Usage())
 
 
 def context_tokens(wire: Mapping[str, Any]) -> int:
@@ -61,12 +61,17 @@ def context_tokens(wire: Mapping[str, Any]) -> int:
 
     An answer may have several steps where tools of the API's own run; its top level is their sum.
     """
-    steps = _iterations(wire, "message")
+    steps = [part for part in _parts(wire) if part.get("type") in _ANSWERING]
     return _tokens(steps[-1] if steps else wire).total
 
 
-def _iterations(wire: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
-    return [part for part in wire.get("iterations") or () if part.get("type") == kind]
+_ANSWERING = ("message", "fallback_message")
+"""Iterations that answer: no compaction, nor whoever advises."""
+
+
+def _parts(wire: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What is billed: each iteration, or the whole where there is none. The whole leaves compactions out."""
+    return wire.get("iterations") or [wire]
 
 
 def _tokens(wire: Mapping[str, Any]) -> Usage:
@@ -96,8 +101,7 @@ def cost_nanousd(wire: Mapping[str, Any], model: str) -> int | None:
     `inference_geo` and web searches add (Anthropic's pricing page). Raises ValueError where a count is not one.
     """
     context = _price_context(wire)
-    parts = wire.get("iterations") or [wire]
-    prices = [_price(part, part.get("model") or model, context) for part in parts]
+    prices = [_price(part, part.get("model") or model, context) for part in _parts(wire)]
     known = [price for price in prices if price is not None]
     if len(known) < len(prices):
         return None
@@ -122,12 +126,6 @@ class WorstCase:
     nanousd: int | None
 
 
-def worst_case(model: str, *, input_tokens: int, output_tokens: int) -> WorstCase:
-    """The most that a call of this size can use and cost."""
-    nanousd = worst_case_nanousd(model, input_tokens=input_tokens, output_tokens=output_tokens)
-    return WorstCase(tokens=input_tokens + output_tokens, nanousd=nanousd)
-
-
 def worst_case_nanousd(model: str, *, input_tokens: int, output_tokens: int) -> int | None:
     """The most that a call of this size can cost; None: the price is unknown.
 
@@ -135,11 +133,6 @@ def worst_case_nanousd(model: str, *, input_tokens: int, output_tokens: int) -> 
     """
     usd = _priced(model, input_tokens, 0, input_tokens, 0, output_tokens, ())
     return None if usd is None else _nano(usd * _US_ONLY_FACTOR)
-
-
-def is_priced(model: str) -> bool:
-    """Whether the price of this model is known."""
-    return worst_case_nanousd(model, input_tokens=1, output_tokens=1) is not None
 
 
 def _price_context(wire: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

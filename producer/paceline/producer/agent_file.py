@@ -20,10 +20,10 @@ from paceline.core.errors import AgentFileError, UsageError
 from paceline.core.finish import FINISH_TOOL, schema_problem
 from paceline.core.ids import CallId, RunId
 from paceline.core.models import max_output_tokens
+from paceline.core.prices import GivenPrices, exact_usd, given_prices, is_known
 from paceline.core.request_fields import CLEAR_TOOL_USES
 from paceline.core.tool_spec import Approval, ToolSpec
 from paceline.core.unknown_effect import OnUnknownEffect
-from paceline.core.usage import is_priced
 from paceline.tools import Registry, read_result_tool
 
 from .model_names import priced_models
@@ -53,6 +53,7 @@ class AgentFile:
 
 _Positive = Annotated[int, Field(gt=0)]
 _PositiveNumber = Annotated[float, Field(gt=0)]
+_Price = Annotated[float, Field(ge=0, le=10_000)]
 
 
 class _LimitsSection(Section):
@@ -63,6 +64,23 @@ class _LimitsSection(Section):
     usd: _PositiveNumber | None = None
     repeats: Annotated[int, Field(ge=2, le=10)] | None = None
     error_turns: _Positive | None = None
+
+
+class _PricesSection(Section):
+    """Dollars a million tokens."""
+
+    input: _Price
+    output: _Price
+    cache_write: _Price | None = None
+    cache_read: _Price | None = None
+
+    def prices(self) -> GivenPrices:
+        return given_prices(
+            exact_usd(self.input),
+            exact_usd(self.output),
+            cache_write_usd=None if self.cache_write is None else exact_usd(self.cache_write),
+            cache_read_usd=None if self.cache_read is None else exact_usd(self.cache_read),
+        )
 
 
 class _FileSection(PassedThroughSection):
@@ -80,9 +98,10 @@ class _FileSection(PassedThroughSection):
     compact_at: Annotated[float, Field(gt=0, le=1)] | None = None
     on_unknown_effect: Literal["wait", "stop", "tell"] = "wait"
     finish: dict[str, Any] | None = None
+    prices: _PricesSection | None = None
 
 
-_EXAMPLES = {"name": "oncall", "model": "claude-sonnet-5-5"}
+_EXAMPLES = {"name": "oncall", "model": "claude-sonnet-5-5", "input": "0.5", "output": "2"}
 _NAME_RULE = "1 to 64 letters, digits or . _ -, and a letter or digit first"
 
 
@@ -185,7 +204,11 @@ def _unknown_key(at: KeyPath) -> str:
     return f"unknown key: did you mean `{near[0]}`?" if near else f"unknown key: the keys here are {', '.join(known)}"
 
 
-_SECTIONS: Mapping[str | int, type[Section]] = {"limits": _LimitsSection, "output_config": OutputConfigSection}
+_SECTIONS: Mapping[str | int, type[Section]] = {
+    "limits": _LimitsSection,
+    "output_config": OutputConfigSection,
+    "prices": _PricesSection,
+}
 
 
 def _short(value: object) -> str:
@@ -229,7 +252,7 @@ def _template(prompt: str | None, problems: list[Problem]) -> Template | None:
 
 
 def _agent(section: _FileSection, tools: Mapping[int, ToolSpec], server_tools: Sequence[dict[str, Any]]) -> Agent:
-    apart = {"tools", "limits", "prompt", *PassedThroughSection.model_fields}
+    apart = {"tools", "limits", "prompt", "prices", *PassedThroughSection.model_fields}
     given = section.model_dump(exclude_unset=True, exclude=apart)
     limits = section.limits.model_dump(exclude_unset=True)
     if "deadline" in limits:
@@ -241,6 +264,7 @@ def _agent(section: _FileSection, tools: Mapping[int, ToolSpec], server_tools: S
         tools=tuple(tools.values()),
         limits=Limits(**limits),
         passed_through=passed_through(section, server_tools),
+        prices=section.prices.prices() if section.prices else None,
     )
 
 
@@ -297,12 +321,12 @@ def _nearest_model(name: str) -> str:
 
 
 def _agent_problems(agent: Agent) -> Iterator[Problem]:
-    if agent.limits.usd is not None and not is_priced(agent.model):
+    if agent.limits.usd is not None and not is_known(agent.priced_by):
         yield Problem(
             at=("model",),
             message=f"{agent.model!r} is not known here{_nearest_model(agent.model)}, nor is its price, so limits.usd "
-            f"(${agent.limits.usd:g}) cannot be kept: check the name, or set `usd: null` under `limits` to run without "
-            "it",
+            f"(${agent.limits.usd:g}) cannot be kept: check the name, give its `prices`, or set `usd: null` under "
+            "`limits` to run without it",
         )
     maximum = max_output_tokens(agent.model)
     if agent.max_tokens > maximum:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from paceline.core.agent import Agent
 from paceline.core.errors import UsageError
-from paceline.core.usage import NANO_USD, is_priced
+from paceline.core.prices import is_known
+from paceline.core.usage import NANO_USD
 from paceline.store.port import BatchInfo
 
 _MOST_USD = 1_000_000.0
@@ -15,10 +16,10 @@ def budget_nanousd(agent: Agent, usd: float) -> int:
     """The budget in nano-dollars. Raises UsageError for one that is none, or that cannot be kept."""
     if not 0 < usd <= _MOST_USD:
         raise UsageError(f"a budget of {usd:g} is none: give dollars, more than 0 and at most {_MOST_USD:,.0f}")
-    if not is_priced(agent.model):
+    if not is_known(agent.priced_by):
         raise UsageError(
             f"the price of {agent.model!r} is not known here, so no budget can be kept: check the model's name, or "
-            "submit without a budget"
+            "give its `prices` in the agent file"
         )
     return round(usd * NANO_USD)
 

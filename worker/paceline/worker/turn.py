@@ -24,6 +24,7 @@ from paceline.core.ledger import Held as HeldEntry
 from paceline.core.lifecycle import State
 from paceline.core.metrics import NOTHING, Counts, HoldReason
 from paceline.core.next_call import NextCall, next_call
+from paceline.core.prices import call_nanousd
 from paceline.core.run import Run, Spent, Streaks
 from paceline.core.step import (
     BudgetRefused,
@@ -348,6 +349,9 @@ class Attempt:
         calls: Sequence[Call] = (),
     ) -> tuple[Spent, tuple[Entry, ...]]:
         """What an answer used, and the ledger's entries about it. One of unknown price may have cost the worst case."""
+        cost = billed.cost_nanousd
+        if self.agent.prices:
+            cost = call_nanousd(self.agent.prices, billed.usage)
         called = ModelCalled(
             turn=self.run.turn,
             attempt=self.run.attempts,
@@ -357,11 +361,11 @@ class Attempt:
             model=billed.model,
             stop_reason=stop_reason,
             usage=billed.usage,
-            cost_nanousd=billed.cost_nanousd,
+            cost_nanousd=cost,
             calls=tuple(f"{call.tool}({call.call_id})" for call in calls),
         )
-        if billed.cost_nanousd is not None:
-            return Spent(usage=billed.usage, cost_nanousd=billed.cost_nanousd), (called,)
+        if cost is not None:
+            return Spent(usage=billed.usage, cost_nanousd=cost), (called,)
         unknown = replace(at_worst, tokens=0)
         spent = Spent(usage=billed.usage, unpriced_calls=1) + Spent.possibly(unknown)
         return spent, (called, possibly_billed(self.run, unknown))

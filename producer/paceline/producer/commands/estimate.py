@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +10,8 @@ from .options import JsonOption
 from .printing import print_json, print_table
 
 if TYPE_CHECKING:
-    from paceline.core.estimate import Bill, Estimate, Prices
+    from paceline.core.estimate import Bill, Estimate
+    from paceline.core.prices import Prices
     from paceline.core.usage import Usage
 
 _FACTORS = {"k": 1_000, "m": 1_000_000}
@@ -116,7 +116,7 @@ def _prices(
     cache_write_usd: float | None,
     cache_read_usd: float | None,
 ) -> Prices:
-    from paceline.core.estimate import ModelPrices, given_prices
+    from paceline.core.prices import ModelPrices, exact_usd, given_prices
 
     given = (input_usd, output_usd, cache_write_usd, cache_read_usd)
     if model is not None and given == (None,) * 4:
@@ -124,16 +124,11 @@ def _prices(
     if model is not None or input_usd is None or output_usd is None:
         raise typer.BadParameter("say either --model, or --input-usd and --output-usd (and the cache's, if unusual)")
     return given_prices(
-        _decimal(input_usd),
-        _decimal(output_usd),
-        cache_write_usd=None if cache_write_usd is None else _decimal(cache_write_usd),
-        cache_read_usd=None if cache_read_usd is None else _decimal(cache_read_usd),
+        exact_usd(input_usd),
+        exact_usd(output_usd),
+        cache_write_usd=None if cache_write_usd is None else exact_usd(cache_write_usd),
+        cache_read_usd=None if cache_read_usd is None else exact_usd(cache_read_usd),
     )
-
-
-def _decimal(usd: float) -> Decimal:
-    # By way of its text: 0.3 is to be three tenths.
-    return Decimal(str(usd))
 
 
 def _tell(found: Estimate, *, by_turn: bool) -> None:
