@@ -35,7 +35,7 @@ LIMITS = Limits(turns=6, tokens=None, seconds=None, usd=1.0, repeats=3)
 
 
 def play(request: Request) -> Answer:
-    """Most runs fetch, look and answer; one repeats itself, one uses up its turns, one is refused, one calls wrongly."""
+    """Most runs fetch, look and answer; one repeats itself, one uses up its turns, one is refused, one calls badly."""
     match int(request.first_user_text.removeprefix("run ")), request.turn:
         case 1, _:
             return Answer(calls=[Call(tool="look", input={"what": "again"})])
