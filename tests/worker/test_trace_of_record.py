@@ -18,7 +18,7 @@ from paceline.core.trace_span import Place, Span
 from paceline.core.trace_telling import ToldRun
 
 Said = dict[Place, tuple[object, ...]]
-ONLY_TOLD = {names.QUEUE, names.QUEUE_WAIT, names.WORKER}
+ONLY_TOLD = {names.QUEUE, names.QUEUE_WAIT, names.WORKER, names.MAX_TOKENS, names.OUTPUT_TYPE}
 """Attributes that are not, or not always, on record."""
 
 

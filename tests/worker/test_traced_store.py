@@ -29,13 +29,14 @@ from paceline.core.agent import Agent
 from paceline.core.ids import CallId, trace_id
 from paceline.core.ledger import AttemptLost, Compacted, Redriven, Source
 from paceline.core.lifecycle import State
+from paceline.core.request_fields import RequestFields
 from paceline.core.run import Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.trace_ids import TURNS_IN_A_PART, trace_of
 from paceline.core.trace_span import Span
-from paceline.core.trace_telling import Server
 from paceline.core.transcript import user_text
 from paceline.store.port import Asked, TurnClaim, TurnWrite, Written
+from paceline.worker.telemetry.request import server_of
 from paceline.worker.telemetry.traced_store import traced
 
 pytestmark = pytest.mark.anyio
@@ -236,20 +237,42 @@ async def test_what_a_person_decided_about_a_call_is_told_with_the_root(has_run:
     assert moments == ([] if has_run else [(names.RULED_OUT_EVENT, "person")])
 
 
-async def test_a_turn_names_the_queue_it_came_by_and_a_chat_the_server_that_it_called() -> None:
-    world, told = memory_world(), Told()
-    store = traced(world.store, told, now_ms=world.clock, server=Server(address="api.test", port=443))
-    await store.put_agent(AGENT.digest, AGENT.freeze())
-    await store.submit(await store.open_batch(replace(BATCH, agent=AGENT.digest)), [a_row()])
-    run = Driven(store, a_row().run_id)
+async def test_a_turn_names_the_queue_that_it_came_by() -> None:
+    stage = await _a_stage()
     for _ in range(2):
-        await run.begin()
-        await store.go_on(run.held, A_WRITE, advance=True)
-    turns, chats = told.named("turn"), told.named("chat")
-    assert [turn.attributes[names.QUEUE] for turn in turns] == ["paceline.starts", "paceline.turns"]
-    assert {(chat.attributes[names.SERVER], chat.attributes[names.SERVER_PORT]) for chat in chats} == {
-        ("api.test", 443)
-    }
+        await stage.run.begin()
+        await stage.run.store.go_on(stage.run.held, A_WRITE, advance=True)
+    queues = [turn.attributes[names.QUEUE] for turn in stage.told.named("turn")]
+    assert queues == ["paceline.starts", "paceline.turns"]
+
+
+async def test_a_chat_says_where_it_was_asked_and_what_for() -> None:
+    world, told = memory_world(), Told()
+    store = traced(world.store, told, now_ms=world.clock, server=server_of({}))
+    output = {"effort": "high", "format": {"type": "json_schema", "schema": {}}}
+    agent = replace(AGENT, passed_through=RequestFields(body={"output_config": output}))
+    await store.put_agent(agent.digest, agent.freeze())
+    await store.submit(await store.open_batch(replace(BATCH, agent=agent.digest)), [a_row()])
+    run = Driven(store, a_row().run_id)
+    await run.begin()
+    await store.go_on(run.held, replace(A_WRITE, streaks=Streaks(max_tokens=8192)), advance=False)
+    await run.begin()
+    await store.go_on(run.held, A_WRITE, advance=True)
+    first, second = told.named("chat")
+    assert first.attributes[names.SERVER] == "api.anthropic.com"
+    assert first.attributes[names.REASONING] == "high"
+    assert first.attributes[names.OUTPUT_TYPE] == "json"
+    assert [chat.attributes[names.MAX_TOKENS] for chat in (first, second)] == [4096, 8192]
+
+
+def test_the_server_is_named_by_the_variable_of_the_sdk() -> None:
+    def server(url: str) -> tuple[object, ...]:
+        return tuple(server_of({"ANTHROPIC_BASE_URL": url}).values())
+
+    assert tuple(server_of({}).values()) == ("api.anthropic.com", 443)
+    assert server("http://127.0.0.1:8080/v1") == ("127.0.0.1", 8080)
+    assert server("http://gateway") == ("gateway", 80)
+    assert server("gateway") == server("http://gateway:door") == ()
 
 
 async def test_a_later_life_is_told_below_the_root_of_the_first() -> None:

@@ -15,10 +15,9 @@ import pytest
 from paceline.core.answer import Answer
 from paceline.core.endings import ErrorClass
 from paceline.core.step import FailureKind, ModelCallFailed
-from paceline.core.trace_telling import Server
 from paceline.sim import Answer as Says
 from paceline.sim import Fault, Request, Simulator
-from paceline.worker.model import AnthropicModel, server_of
+from paceline.worker.model import AnthropicModel
 
 pytestmark = pytest.mark.anyio
 
@@ -306,10 +305,3 @@ async def answering(status: bytes, header: bytes, body: bytes) -> AsyncIterator[
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
-def test_the_server_is_named_by_the_variables_of_the_sdk() -> None:
-    assert server_of({}) == Server(address="api.anthropic.com", port=443)
-    assert server_of({"ANTHROPIC_BASE_URL": "http://127.0.0.1:8080/v1"}) == Server(address="127.0.0.1", port=8080)
-    assert server_of({"ANTHROPIC_BASE_URL": "http://gateway"}) == Server(address="gateway", port=80)
-    assert server_of({"ANTHROPIC_BASE_URL": "http://[::"}) is None

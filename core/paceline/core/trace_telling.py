@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from . import trace_names as names
 from .endings import ENDINGS, StopReason
@@ -30,14 +30,6 @@ from .usage import NANO_USD, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """Where a model is called."""
-
-    address: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """An attempt at a turn that is over. Times are milliseconds since the epoch."""
 
@@ -48,8 +40,8 @@ class Attempt:
     ended_ms: int
     worker: str = ""
     """Empty: not known."""
-    server: Server | None = None
-    """Where its model is called; None: not known."""
+    request: Mapping[str, Value] = field(default_factory=dict)
+    """What its chat says of the request that is not on record."""
     completes: bool = False
     """Whether its calls are open now, or the next turn is due: no other attempt at this turn did that."""
     reason: str = ""
@@ -206,7 +198,7 @@ def _of_chat(model: str, attempt: Attempt) -> dict[str, Value]:
         names.OPERATION: names.CHAT,
         names.PROVIDER: "anthropic",
         names.REQUEST_MODEL: model,
-        **({names.SERVER: attempt.server.address, names.SERVER_PORT: attempt.server.port} if attempt.server else {}),
+        **attempt.request,
         **({names.COMPACTED: True} if attempt.compacted else {}),
     }
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Protocol
@@ -23,9 +23,7 @@ import httpx2
 from paceline.core.answer import Answer, Billed, BrokenAnswer, read_answer
 from paceline.core.endings import ErrorClass
 from paceline.core.step import FailureKind, ModelCallFailed
-from paceline.core.trace_telling import Server
 
-_BASE_URL = "https://api.anthropic.com"
 _CONNECT_SECONDS = 10.0
 _SPEND_CAP_SECONDS = 300.0
 """How often an account at its spending cap is tried again: it has no retry-after, and nothing but a person ends it."""
@@ -34,15 +32,6 @@ _LONGEST_WAIT_SECONDS = 86_400.0
 
 
 NO_CREDENTIALS = "a worker has no credentials: set ANTHROPIC_API_KEY for it"
-
-
-def server_of(environment: Mapping[str, str]) -> Server | None:
-    """Where the model is called, as far as these variables say; None where that is no address."""
-    try:
-        url = httpx2.URL(environment.get("ANTHROPIC_BASE_URL") or _BASE_URL)
-    except httpx2.InvalidURL:
-        return None
-    return Server(address=url.host, port=url.port or (80 if url.scheme == "http" else 443))
 
 
 class ModelClient(Protocol):

@@ -26,7 +26,7 @@ from .desk import GIVING_BACK_SECONDS, Desk
 from .health import LoopWatch, turn_forever
 from .liveness import beat_forever
 from .messages import Message
-from .model import AnthropicModel, server_of
+from .model import AnthropicModel
 from .record_clock import RecordClock, now_ms
 from .settings import Settings
 from .sweeper import Sweeper
@@ -155,6 +155,7 @@ def _traced(store: RunStore, environment: Mapping[str, str]) -> RunStore:
     # These import much that a worker without traces never needs, or show what only some want to be shown.
     from .telemetry.content import Content, is_wanted
     from .telemetry.otlp import OtlpTracer, otlp_exporter
+    from .telemetry.request import server_of
 
     return traced(
         store,

@@ -7,8 +7,9 @@ there is nothing in the way.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from paceline.core.agent import Agent
@@ -28,10 +29,9 @@ from paceline.core.metrics import HoldReason
 from paceline.core.run import Run
 from paceline.core.trace_ids import is_last_of_part
 from paceline.core.trace_names import WORKER_LOST
-from paceline.core.trace_span import Span
+from paceline.core.trace_span import Span, Value
 from paceline.core.trace_telling import (
     Attempt,
-    Server,
     ToldRun,
     attempt_lost,
     attempt_spans,
@@ -58,6 +58,7 @@ from paceline.store.port import (
     Written,
 )
 
+from .request import asked
 from .tracer import Tracer
 
 log = logging.getLogger("paceline.telemetry")
@@ -68,12 +69,12 @@ def traced(
     tracer: Tracer,
     *,
     now_ms: Callable[[], int],
-    server: Server | None = None,
+    server: Mapping[str, Value] = MappingProxyType({}),
     content: Content | None = None,
 ) -> RunStore:
     """The same record; what this process writes to it is told to the tracer.
 
-    `server` is where it calls the model. With `content` the spans have what was said, too.
+    `server` is what to say of where it calls the model. With `content` the spans have what was said, too.
     """
     # What it does not listen to it hands on, which no type can say.
     return cast(RunStore, TracedStore(store, tracer, now_ms=now_ms, server=server, content=content))
@@ -110,7 +111,7 @@ class TracedStore:
         tracer: Tracer,
         *,
         now_ms: Callable[[], int],
-        server: Server | None,
+        server: Mapping[str, Value],
         content: Content | None,
     ) -> None:
         self._store = store
@@ -264,7 +265,7 @@ class TracedStore:
 
     async def _attempt_spans(self, run: Run, attempt: Attempt, write: TurnWrite) -> list[Span]:
         agent = await self._agent(run.agent)
-        told = attempt_spans(agent.model, attempt)
+        told = attempt_spans(agent.model, replace(attempt, request={**self._server, **asked(agent, run)}))
         return await self._content.of_attempt(run.run_id, agent, told, write) if self._content else told
 
     async def _call_spans(self, run_id: RunId, results: Sequence[CallResult]) -> list[Span]:
@@ -282,7 +283,6 @@ class TracedStore:
             began_ms=under_way.began_ms,
             ended_ms=self._now_ms(),
             worker=under_way.worker,
-            server=self._server,
             trouble=WORKER_LOST if the(AttemptLost, write.ledger) else trouble(run.streaks, write.streaks),
             called=called,
             failed_ms=0 if called else write.spent.working_ms,
