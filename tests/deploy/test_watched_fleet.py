@@ -61,10 +61,10 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         stack.enter_context(_exporter(real, port, folder))
         # The series of the agent and of its tools must have been read before what is to be seen on them happens.
         _run(real, 1, "first")
-        wait_until(lambda: _ended(prometheus) == 1, "Prometheus has read of the first run")
+        wait_until(lambda: _ended(prometheus) == 1, "Prometheus has read of the first run", timeout_s=40)
         real.simulator.inject("overloaded", times=2)
         _run(real, RUNS, "batch")
-        wait_until(lambda: _ended(prometheus) == 1 + RUNS, "Prometheus has read of all runs")
+        wait_until(lambda: _ended(prometheus) == 1 + RUNS, "Prometheus has read of all runs", timeout_s=40)
         read_at = datetime.now(UTC)
         wait_until(lambda: _evaluated(prometheus) > read_at, "every rule was evaluated since")
         yield prometheus
