@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worker.box.box import play_out
+from worker.box.box import AGENT, STOPPING, WAITING, Play, play_out
 from worker.box.plan import Fate, Plan, Strike
 from worker.box.plays import PLAYS
 from worker.box.promises import check_promises
 
+from paceline.core.agent import Agent
 from paceline.core.endings import StopReason
+from paceline.core.step import FailureKind
+from paceline.worker.scripted_model import ModelRequest, Reply, fails
 
+REDRIVES = 12
+"""More than there are turns to be refused and strikes to fail by."""
 LOSSES = frozenset({Strike.KILL, Strike.FREEZE})
 
 plans = st.builds(
@@ -31,6 +38,34 @@ def test_whatever_happens_a_run_ends_once_and_keeps_every_promise(play: str, pla
         allowed |= {StopReason.CANCELLED}
     if losses >= 3:
         allowed |= {StopReason.POISON}
+    assert over.record.reason in allowed
+
+
+def refuses_first(play: Play) -> Play:
+    """The play, by an API that refuses each request the first time: the run fails, and somebody lets it go on."""
+
+    def refusing(request: ModelRequest, seen: int) -> Reply:
+        return play(request, seen - 1) if seen else fails(FailureKind.REFUSED, "400 for now")
+
+    return refusing
+
+
+@given(
+    play=st.sampled_from(["calls that run once", "all kinds of calls", "inline and parallel calls"]),
+    is_refused=st.booleans(),
+    agent=st.sampled_from([AGENT, STOPPING, WAITING]),
+    plan=plans,
+)
+@settings(max_examples=100, deadline=None)
+def test_a_run_that_somebody_lets_go_on_comes_to_its_answer_whatever_happens(
+    play: str, is_refused: bool, agent: Agent, plan: Plan
+) -> None:
+    asked = refuses_first(PLAYS[play]) if is_refused else PLAYS[play]
+    over = play_out(asked, replace(plan, redrives=REDRIVES), agent)
+    check_promises(over)
+    allowed = {StopReason.FINAL_ANSWER}
+    if Strike.CANCEL in plan.strikes.values():
+        allowed |= {StopReason.CANCELLED}
     assert over.record.reason in allowed
 
 

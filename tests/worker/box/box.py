@@ -24,6 +24,7 @@ from paceline.core.step import ModelCallFailed
 from paceline.core.transcript import Fragment
 from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.core.wire import Queue
+from paceline.producer.redrive import redrive_run
 from paceline.store.memory import MemoryRunStore
 from paceline.store.port import BatchCounts, NewRun, OpenCall, RunRecord
 from paceline.tools import Tool, ToolResult
@@ -42,7 +43,8 @@ FROZEN_SECONDS = 42.0
 OUTAGE_SECONDS = 60.0
 LONGEST_SECONDS = 3600.0
 _LOOK_SECONDS = 0.5
-_SETTLING_SECONDS = 10.0
+_SETTLING_SECONDS = 15.0
+"""Longer than sweepers wait for each other when the record is back, and a sweep."""
 MODEL_SECONDS = 7.0
 """Longer than the time between two beats, in which a cancelled run's call is cut."""
 
@@ -111,6 +113,7 @@ class Box:
         self.tools = tools
         self.tracer = tracer
         self._plan = plan
+        self._redrives_left = plan.redrives
         self._loop = asyncio.get_running_loop()
         self._numbers = count(1)
         self._workers: list[Worker] = []
@@ -131,14 +134,20 @@ class Box:
         run_id = ROW.run_id
         for _ in range(2):
             self._start_worker()
-        while not await self._is_over(run_id):
+        while not await self._is_over(run_id) or await self._goes_on(run_id):
             await asyncio.sleep(_LOOK_SECONDS)
             await self._decide(run_id)
             assert self._loop.time() - began < LONGEST_SECONDS, await self._stuck(run_id)
         seconds, steps = self._loop.time() - began, tuple(self.steps)
-        await asyncio.sleep(FROZEN_SECONDS if Strike.FREEZE in self._plan.strikes.values() else _SETTLING_SECONDS)
+        await self._settle()
         await self._end()
         return await self._over(run_id, seconds, steps)
+
+    async def _settle(self) -> None:
+        """Give everybody the time to do what they might still do; the record may go away even now."""
+        settled_at = self._loop.time() + (FROZEN_SECONDS if Strike.FREEZE in self._plan.strikes.values() else 0.0)
+        while self._loop.time() < max(settled_at, self.record_returns_at) + _SETTLING_SECONDS:
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def strike(self, worker: Worker, what: str) -> None:
         """Take a step, and whatever fate has in store for it."""
@@ -187,6 +196,13 @@ class Box:
     async def _is_over(self, run_id: RunId) -> bool:
         record = await self.store.run(run_id)
         return record is not None and record.run.state.is_terminal
+
+    async def _goes_on(self, run_id: RunId) -> bool:
+        """As a person has it who looks at runs that came to nothing."""
+        if not self._redrives_left or not await redrive_run(self.store, run_id):
+            return False
+        self._redrives_left -= 1
+        return True
 
     async def _decide(self, run_id: RunId) -> None:
         """As a person does who looks whether there was a charge."""

@@ -38,3 +38,5 @@ class Plan:
 
     strikes: Mapping[int, Strike] = field(default_factory=dict)
     fates: Sequence[Fate] = ()
+    redrives: int = 0
+    """So often somebody lets the run go on when it has failed or was stopped."""
