@@ -172,6 +172,17 @@ def test_a_compaction_is_told_with_the_turn_that_made_it() -> None:
     assert root["children"][0]["children"][0]["attributes"]["gen_ai.conversation.compacted"] is True
 
 
+def test_a_worker_that_was_lost_with_inline_calls_is_told_beside_the_turn_that_it_had_taken() -> None:
+    lost = AttemptLost(turn=1, attempt=1, at_ms=BEGAN + 9000, worker="w1", began_ms=BEGAN + 2000)
+    poison = Ended(turn=1, at_ms=BEGAN + 9000, reason="poison")
+    story = _story(_called(1, 1, 2), _ran(1, "c1", 3), lost, poison, state=State.FAILED, turn=1, attempts=1)
+    (root,) = traces_json(story, now_ms=0)
+    taken, told = root["children"]
+    assert (taken["span_id"], taken["error"], len(taken["children"])) == (turn_span(RUN, 1), None, 2)
+    assert (told["span_id"], told["error"], told["children"]) == (attempt_span(RUN, 1, 1), "worker_lost", [])
+    assert "without" not in "".join(trace_lines(story, now_ms=0))
+
+
 def test_attempts_that_left_nothing_on_record_are_counted() -> None:
     *_, last = trace_lines(_story(*THE_LEDGER, attempts=7), now_ms=0)
     assert last == "without 3 attempts that only waited for the same again, or made no model call"

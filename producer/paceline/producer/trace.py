@@ -117,7 +117,8 @@ def trace_lines(story: RunStory, *, now_ms: int) -> Iterator[str]:
 def _untold_attempts(story: RunStory, roots: Sequence[Node]) -> int:
     run = story.record.run
     turns = [child.span for root in roots for child in root.children if child.span.name == names.TURN_NAME]
-    return run.attempts - len(turns) - (run.state is State.IN_TURN)
+    told = {turn.attributes[names.ATTEMPT] for turn in turns}
+    return run.attempts - len(told) - (run.state is State.IN_TURN)
 
 
 def _end_ms(node: Node) -> int:

@@ -58,7 +58,8 @@ class Content:
 
 def _before(fragment: Fragment, transcript: Sequence[Fragment]) -> Sequence[Fragment]:
     """What stands before this message, where it is said last."""
-    return transcript[: len(transcript) - 1 - list(reversed(transcript)).index(fragment)]
+    places = (at for at in reversed(range(len(transcript))) if transcript[at] == fragment)
+    return transcript[: next(places, len(transcript))]
 
 
 def _chat(span: Span, agent: Agent, sent: Sequence[Fragment], said: Sequence[Fragment]) -> Span:
@@ -67,7 +68,7 @@ def _chat(span: Span, agent: Agent, sent: Sequence[Fragment], said: Sequence[Fra
     added = {
         **({SYSTEM: _json([_text(agent.system)])} if agent.system else {}),
         INPUT: _newest(_message(fragment) for fragment in reversed(sent)),
-        **({OUTPUT: _newest(_message(said[0]) | {"finish_reason": finish_reason} for _ in said[:1])} if said else {}),
+        **({OUTPUT: _newest(_message(each) | {"finish_reason": finish_reason} for each in said)} if said else {}),
     }
     return replace(span, attributes={**span.attributes, **added})
 
