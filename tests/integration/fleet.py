@@ -143,7 +143,7 @@ class RealFleet:
     def start_worker(self, environment: Mapping[str, str] | None = None) -> Child:
         """One more worker; it may take a second until it works: see `wait_working`. `environment` comes on top."""
         name = f"worker-{len(self.workers) + 1}"
-        own = {**self._environment(), **(environment or {})}
+        own = {**self.environment(), **(environment or {})}
         worker = start_child(name, self._command(name), environment=own, log=self._folder / f"{name}.log")
         self.workers.append(worker)
         return worker
@@ -208,7 +208,8 @@ class RealFleet:
         command[command.index("paceline.worker.entry")] = self.plan.app
         return [*command, "--hostname", f"{name}@test"]
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """What a worker process finds in its environment."""
         return {
             **os.environ,
             "ANTHROPIC_API_KEY": "any",

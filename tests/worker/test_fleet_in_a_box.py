@@ -20,6 +20,12 @@ BACKGROUND = {
     for verb in ("beat", "cancel_requested", "may_sweep", "due", "now_ms", "workers", "alive_ms", "examine")
 }
 """Steps that come again every few seconds: one of each is struck."""
+AT_THE_BROKER = {f"{side} {what}" for side in ("before", "after") for what in ("a send", "an acknowledgement")}
+NOT_OF_WORKERS = {Strike.OUTAGE, Strike.CANCEL}
+"""Strikes that do not ask what a worker does at the broker just then."""
+
+STEPS_OF_AN_END = 10
+"""More than a worker takes to give back what it has and retire, while the others work."""
 
 every_play = pytest.mark.parametrize("play", PLAYS)
 
@@ -34,7 +40,7 @@ def struck(play: str, strike: Strike) -> Iterator[tuple[str, Over]]:
     """The play with this strike at each of its steps in turn, and a name for each."""
     seen: set[str] = set()
     for step, what in enumerate(quiet(play).steps, start=1):
-        if what in BACKGROUND and what in seen:
+        if (what in BACKGROUND and what in seen) or (what in AT_THE_BROKER and strike in NOT_OF_WORKERS):
             continue
         seen.add(what)
         yield f"{strike.name} at step {step}, {what}", play_out(PLAYS[play], Plan(strikes={step: strike}))
@@ -91,6 +97,27 @@ def test_a_stopping_worker_leaves_nothing_that_waits_for_a_timeout(play: str) ->
         check_promises(over)
         assert same_end(play, over), when
         assert over.seconds <= quiet(play).seconds + 10, when
+
+
+@pytest.mark.parametrize("play", ["all kinds of calls"])
+def test_a_stopping_worker_may_be_killed_at_any_step(play: str) -> None:
+    seen: set[str] = set(BACKGROUND)
+    for step, what in enumerate(quiet(play).steps, start=1):
+        if what in seen:
+            continue
+        seen.add(what)
+        for killed_at in range(step + 1, step + STEPS_OF_AN_END):
+            over = play_out(PLAYS[play], Plan(strikes={step: Strike.STOP, killed_at: Strike.KILL}))
+            check_promises(over)
+            when = f"told to stop at {what}, killed at step {killed_at}"
+            assert same_end(play, over), when
+            assert over.seconds <= quiet(play).seconds + REPAIR_SECONDS + 10, when
+
+
+def test_every_effect_of_a_worker_is_a_step() -> None:
+    effects = ("store.begin", "model.call", "store.open_calls", "a send", "a tool", "store.finish_call", "store.join")
+    steps = set(quiet("all kinds of calls").steps)
+    assert {f"{side} {effect}" for side in ("before", "after") for effect in (*effects, "an acknowledgement")} <= steps
 
 
 @every_play

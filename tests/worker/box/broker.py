@@ -26,6 +26,15 @@ class ToolCall:
 Envelope = TurnMessage | ToolCall | JoinMessage
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Delivery:
+    """A message in the hands of a worker, until it is acknowledged."""
+
+    queue: Queue
+    sent_ms: int
+    envelope: Envelope
+
+
 class Broker:
     """The queues, in the order in which they are served."""
 
@@ -57,13 +66,19 @@ class Broker:
     def empty_queues(self) -> frozenset[Queue]:
         return frozenset(queue for queue, waiting in self._queues.items() if not waiting)
 
-    async def next(self) -> tuple[Queue, int, Envelope]:
+    async def next(self) -> Delivery:
         """The first message of the first queue that has one."""
         while True:
             for queue, waiting in self._queues.items():
                 if waiting:
-                    return queue, *waiting.popleft()
+                    sent_ms, envelope = waiting.popleft()
+                    return Delivery(queue=queue, sent_ms=sent_ms, envelope=envelope)
             await self._something_came()
+
+    def deliver_again(self, delivery: Delivery) -> None:
+        """Whoever had it is gone, and has not acknowledged it."""
+        self._late.append((delivery.sent_ms, delivery.envelope))
+        self._came.set()
 
     async def _something_came(self) -> None:
         self._came.clear()

@@ -28,7 +28,7 @@ from paceline.worker.sweeper import Sweeper
 from paceline.worker.telemetry.traced_store import traced
 from paceline.worker.turn import take_turn
 
-from .broker import Envelope, ToolCall
+from .broker import Delivery, ToolCall
 
 if TYPE_CHECKING:
     from .box import Box
@@ -116,6 +116,18 @@ class Port:
         return call
 
 
+class SteppingDesk(Desk):
+    """A desk whose worker takes a step before it sends, and one after."""
+
+    step: Callable[[str], Coroutine[Any, Any, None]]
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        if messages:
+            await self.step("before a send")
+            await super().send(messages)
+            await self.step("after a send")
+
+
 class Worker:
     """A worker process: what is left of one are the tasks that take and carry out messages, beat and sweep."""
 
@@ -124,7 +136,7 @@ class Worker:
         self.is_dead = False
         self.wakes_at = 0.0
         self.stopping: asyncio.Future[None] | None = None
-        self.desk = Desk(
+        self.desk = SteppingDesk(
             settings=SETTINGS,
             store=self._store(),
             model=cast(ModelClient, Port(box.model, self, "model")),
@@ -133,6 +145,8 @@ class Worker:
             incarnation=Incarnation(f"worker-{number}"),
             send=self._send,
         )
+        self.desk.step = self.step
+        self._unacknowledged: set[Delivery] = set()
         sweeper = Sweeper(desk=self.desk, empty_queues=box.broker.empty_queues)
         self.desk.background.append(self._start(lambda: beat_forever(self.desk)))
         self.desk.background.append(self._start(sweeper.sweep_forever))
@@ -161,6 +175,8 @@ class Worker:
         """As on SIGKILL: whatever it does next, it does not."""
         self.is_dead = True
         self.taking.cancel()
+        for delivery in self._unacknowledged:
+            self.box.broker.deliver_again(delivery)
 
     async def stop(self) -> None:
         """As on SIGTERM with no grace: nothing more is taken, what is under way is given back, then it is gone."""
@@ -189,15 +205,22 @@ class Worker:
 
     async def _take_messages(self) -> None:
         while True:
-            queue, sent_ms, envelope = await self.box.broker.next()
-            self.desk.in_flight.note_delivery(queue, sent_ms)
-            task = self._start(partial(self._handle, envelope))
+            delivery = await self.box.broker.next()
+            self._unacknowledged.add(delivery)
+            self.desk.in_flight.note_delivery(delivery.queue, delivery.sent_ms)
+            task = self._start(partial(self._handle, delivery))
             self.working.add(task)
             task.add_done_callback(self.working.discard)
             await asyncio.sleep(0)
 
-    async def _handle(self, envelope: Envelope) -> None:
-        match envelope:
+    async def _handle(self, delivery: Delivery) -> None:
+        await self._carry_out(delivery)
+        await self.step("before an acknowledgement")
+        self._unacknowledged.discard(delivery)
+        await self.step("after an acknowledgement")
+
+    async def _carry_out(self, delivery: Delivery) -> None:
+        match delivery.envelope:
             case TurnMessage(run_id=run_id, turn=turn):
                 await self._task(take_turn(self.desk, run_id, turn))
             case JoinMessage(run_id=run_id, turn=turn):
