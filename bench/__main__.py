@@ -9,6 +9,7 @@ import sys
 from dataclasses import asdict
 
 from .figures import Round, figures
+from .history import measure_history
 from .report import as_json, as_table, machine
 from .stage import Stage, set_stage
 from .submission import measure_check, measure_submission
@@ -21,6 +22,10 @@ def main() -> None:
     options = _options()
     if options.submit or options.check:
         _submission(options)
+        return
+    if options.history:
+        cost = measure_history()
+        print(json.dumps(asdict(cost)) if options.json else cost.told())
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that no process is left behind
     short = Work(runs=options.runs, turns=10, calls=options.calls)
@@ -60,6 +65,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="What a turn costs, beside the bare client.")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--long", action="store_true", help="long runs of 1000 turns in place of 100; takes minutes")
+    parser.add_argument(
+        "--history", action="store_true", help="only this: a turn after 10 turns and after 1000, with as many bytes"
+    )
     parser.add_argument("--submit", type=int, metavar="ROWS", help="only this: what submitting so many rows takes")
     parser.add_argument("--check", type=int, metavar="ROWS", help="only this: memory that checking so many rows takes")
     parser.add_argument("--rounds", type=int, default=3, help="rounds; each has every variant (3)")

@@ -14,7 +14,8 @@ from aiohttp import web
 
 from .work import ANSWER, MODEL, TOOL_NAME, asked_for
 
-_BYTES_PER_TOKEN = 4
+_BYTES_PER_TOKEN = 8
+"""More than in truth: a thousand turns are to fit the model's window, past which no call is made."""
 _LARGEST_BODY = 64 * 2**20
 
 

@@ -198,11 +198,11 @@ class RedisRunStore:
 
     async def begin(self, run_id: RunId, turn: int, claim: ClaimRequest) -> Begun | NotBegun:
         arguments = flat(turn, claim.owner, claim.nonce, int(claim.longest_seconds * 1000))
-        answer = await self._eval(ScriptName.BEGIN, run_id, arguments)
+        answer, transcript = await self._eval_and_read(ScriptName.BEGIN, run_id, arguments)
         if answer[0] != b"ok":
             return NotBegun(answer[0].decode())
         run = encoding.read_run(run_id, encoding.fields(answer[1]))
-        return Begun(run=run, fragments=tuple(map(Fragment, answer[2])), now_ms=int(answer[3]))
+        return Begun(run=run, fragments=transcript, now_ms=int(answer[2]))
 
     async def open_calls(self, held: TurnClaim, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
         once = " ".join(call.call_id for call in calls if call.effect is Effect.ONCE)
@@ -603,6 +603,27 @@ class RedisRunStore:
                 return await _reply(self.redis.evalsha(script.sha, len(keys), *keys, *arguments))
             except NoScriptError:
                 return await _reply(self.redis.eval(script.text, len(keys), *keys, *arguments))
+
+    async def _eval_and_read(
+        self, name: ScriptName, run_id: RunId, own: Sequence[Argument]
+    ) -> tuple[Any, tuple[Fragment, ...]]:
+        """A script's answer, and the transcript as it stands then, in one round trip.
+
+        Beside the script and not through it: Lua would take each message apart and put it together again.
+        """
+        script, arguments = self._scripts[name], self._arguments(run_id, own)
+        with border():
+            try:
+                return await self._with_transcript(run_id, "EVALSHA", script.sha, self._key_count, *arguments)
+            except NoScriptError:
+                return await self._with_transcript(run_id, "EVAL", script.text, self._key_count, *arguments)
+
+    async def _with_transcript(self, run_id: RunId, *command: Argument) -> tuple[Any, tuple[Fragment, ...]]:
+        async with self.redis.pipeline(transaction=False) as pipe:
+            pipe.execute_command(*command)
+            pipe.lrange(self.keys.log(run_id), 0, -1)
+            answer, messages = await pipe.execute()
+        return answer, tuple(messages)
 
     async def _eval_many(self, name: ScriptName, calls: Sequence[tuple[RunId, list[Argument]]]) -> list[Any]:
         answers = await self._ask_many(name, calls)

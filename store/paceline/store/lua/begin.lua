@@ -1,9 +1,9 @@
--- begin: claim the next attempt at a turn.   -> {ok, run, log, now} | {missing | busy | stale | held}
+-- begin: claim the next attempt at a turn.   -> {ok, run, now} | {missing | busy | stale | held}
 -- ARGV turn owner nonce longest_ms
 local wanted, owner, nonce, longest_ms = take(), take(), take(), take_number()
 
 local function view()
-  return {'ok', redis.call('HGETALL', run_key), redis.call('LRANGE', log_key, 0, -1), now}
+  return {'ok', redis.call('HGETALL', run_key), now}
 end
 
 local state, turn, held_by, hold, sent, lost = get('state', 'turn', 'nonce', 'hold', 'sent', 'lost')
