@@ -611,19 +611,22 @@ class RedisRunStore:
 
         Beside the script and not through it: Lua would take each message apart and put it together again.
         """
-        script, arguments = self._scripts[name], self._arguments(run_id, own)
+        script, keys = self._scripts[name], self.keys.of_run(run_id)
+        arguments = [len(keys), *keys, *self._arguments(run_id, own)]
         with border():
             try:
-                return await self._with_transcript(run_id, "EVALSHA", script.sha, self._key_count, *arguments)
+                return await self._with_transcript(run_id, "EVALSHA", script.sha, *arguments)
             except NoScriptError:
-                return await self._with_transcript(run_id, "EVAL", script.text, self._key_count, *arguments)
+                return await self._with_transcript(run_id, "EVAL", script.text, *arguments)
 
     async def _with_transcript(self, run_id: RunId, *command: Argument) -> tuple[Any, tuple[Fragment, ...]]:
         async with self.redis.pipeline(transaction=False) as pipe:
             pipe.execute_command(*command)
             pipe.lrange(self.keys.log(run_id), 0, -1)
-            answer, messages = await pipe.execute()
-        return answer, tuple(messages)
+            replies = await pipe.execute(raise_on_error=False)
+        for refused in (reply for reply in replies if isinstance(reply, Exception)):
+            raise refused  # as the server said it: a pipeline would name the whole command
+        return replies[0], tuple(replies[1])
 
     async def _eval_many(self, name: ScriptName, calls: Sequence[tuple[RunId, list[Argument]]]) -> list[Any]:
         answers = await self._ask_many(name, calls)
