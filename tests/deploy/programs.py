@@ -81,12 +81,6 @@ class Compose:
         chosen = [part for profile in profiles for part in ("--profile", profile)]
         return _run(self.binary, "--file", file, *chosen, "config", "--format", "json")
 
-    def services(self, *profiles: str) -> dict[str, dict[str, Any]]:
-        """The services of these profiles, everything filled in. Fails with Compose's own words."""
-        read = self.config(*profiles)
-        assert read.returncode == 0, read.stderr
-        return dict(json.loads(read.stdout)["services"])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schemas:

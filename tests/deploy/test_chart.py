@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from deploy.command_lines import mistake_in, unknown_variables
+from deploy.prepare import KUBERNETES_VERSIONS
 from deploy.programs import CHART, ROOT, Helm, Manifest, Schemas
 
 from paceline.core.broker_address import broker_address
@@ -246,3 +247,8 @@ def test_the_chart_is_of_the_version_of_the_package() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert {chart["version"], chart["appVersion"]} == {version}
+
+
+def test_the_chart_asks_for_a_cluster_that_it_was_checked_against() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["kubeVersion"] == f">={KUBERNETES_VERSIONS[0]}-0"

@@ -123,12 +123,23 @@ def test_the_server_keeps_what_it_is_given(services: Mapping[str, Service]) -> N
     assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
 
 
-def test_what_is_mounted_is_there(compose: Compose) -> None:
-    services = compose.services("demo", "observability").values()
+def linked_root(folder: Path) -> Path:
+    """A folder that has all that is here."""
+    for path in ROOT.iterdir():
+        if path.name != "docker-compose.yml":
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
+def test_what_is_mounted_or_watched_is_there(compose: Compose, tmp_path: Path) -> None:
+    services = json.loads(compose.config(*PROFILES, file=with_fleet_env(linked_root(tmp_path))).stdout)[
+        "services"
+    ].values()
     mounts = [mount for service in services for mount in service.get("volumes", [])]
-    sources = [Path(mount["source"]) for mount in mounts if mount["type"] == "bind"]
-    assert sources
-    assert [str(source) for source in sources if not source.exists()] == []
+    watched = [watch["path"] for service in services for watch in service.get("develop", {}).get("watch", [])]
+    paths = [Path(path) for path in (*watched, *(mount["source"] for mount in mounts if mount["type"] == "bind"))]
+    assert watched
+    assert [str(path) for path in paths if not path.exists()] == []
 
 
 def test_every_image_is_of_a_version(services: Mapping[str, Service]) -> None:

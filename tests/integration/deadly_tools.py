@@ -39,5 +39,5 @@ def hang(what: str) -> str:
 @tool(effect="reads")
 async def stand_still(what: str) -> str:
     """Hold the loop that carries out the tasks, and let go after a while."""
-    time.sleep(2.5)
+    time.sleep(3.5)
     return "moving again"

@@ -9,7 +9,7 @@ import time
 from paceline.worker.app import create_app
 from paceline.worker.settings import Settings
 
-STILL_SECONDS = 2.5
+STILL_SECONDS = 3.5
 
 app = create_app(Settings.from_environment(os.environ))
 signal.signal(signal.SIGRTMIN, lambda *_: time.sleep(STILL_SECONDS))

@@ -23,6 +23,7 @@ Pool = Literal["threads", "prefork"]
 
 PROBE = Path(__file__).parents[2] / "worker" / "paceline-probe"
 CONCURRENCY = 3
+NO_TOOL = "none"
 PATIENCE_SECONDS = 0.45
 STALE_SECONDS = 1.2
 """What the probe allows: several times the pause between two touches."""
@@ -73,10 +74,10 @@ class WatchedFleet(RealFleet):
 
 
 def script(request: Request) -> Answer:
-    """The prompt names the tool that the first turn calls; then the run is done."""
-    if request.turn > 1:
-        return Answer(text="done")
+    """The prompt names the tool that the first turn calls, if any; then the run is done."""
     tool = request.first_user_text
+    if request.turn > 1 or tool == NO_TOOL:
+        return Answer(text="done")
     return Answer(calls=[Call(tool=tool, input={"what": "x"} | ({"seconds": 2.0} if tool == "fetch" else {}))])
 
 
@@ -85,6 +86,9 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     watched = WatchedFleet(tmp_path_factory.mktemp("watched"), cast(Pool, request.param))
     with watched:
         watched.wait_working(watched.processes)
+        watched.wait_ended(
+            submit(watched, NO_TOOL, batch="first")
+        )  # so Celery is connected: its loop is watched from now on
         yield watched
 
 
