@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from paceline.core.errors import UsageError
+from paceline.core.log_lines import LogFormat, read_log_format
 
 from .durability import Durability, read_durability
 
@@ -32,6 +33,8 @@ class SharedSettings:
     """How long a run is kept after its end."""
     durability: Durability = Durability.FAST
     """What is waited for before a call with an effect starts: see docs/guarantees.md."""
+    log_format: LogFormat = LogFormat.AUTO
+    """How the log lines of workers and of the exporter look."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
@@ -77,5 +80,6 @@ _READERS: Mapping[type, Callable[[str], Any]] = {
     float: _positive_seconds,
     tuple: _folders,
     Durability: read_durability,
+    LogFormat: read_log_format,
 }
 """By the type of a field's default."""

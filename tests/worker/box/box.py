@@ -19,6 +19,7 @@ from support.runs import BATCH, a_row
 from paceline.core.agent import Agent
 from paceline.core.ids import RunId, batch_tag, idempotency_key, tag_of
 from paceline.core.ledger import EffectRuledOut, Entry, Source
+from paceline.core.metrics import Counts
 from paceline.core.run import Run
 from paceline.core.step import ModelCallFailed
 from paceline.core.transcript import Fragment
@@ -77,6 +78,7 @@ class Over:
     transcript: tuple[Fragment, ...]
     ledger: tuple[Entry, ...]
     counts: BatchCounts
+    metrics: Counts
     requests: tuple[ModelRequest, ...]
     failed_calls: int
     calls_after_cancel: int
@@ -240,6 +242,7 @@ class Box:
             transcript=await self.store.transcript(run_id),
             ledger=await self.store.ledger(run_id),
             counts=await self.store.counts(tag_of(run_id)),
+            metrics=(await self.store.metrics()).counts,
             requests=tuple(self.model.requests),
             failed_calls=self._failed_calls,
             calls_after_cancel=len(self.model.requests) - self._calls_at_cancel,

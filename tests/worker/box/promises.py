@@ -7,14 +7,17 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from paceline.core import metrics
 from paceline.core.errors import InfrastructureError
 from paceline.core.ledger import AttemptLost, Ended, ModelCalled, PossiblyBilled, Redriven
+from paceline.core.metrics import Metric
 from paceline.core.transcript import check_whole
 from paceline.core.usage import Usage
 
 from .box import Over
 from .worker import SETTINGS
 
+ACTIVE, HELD = f"{metrics.ACTIVE_RUNS.name}|", f"{metrics.HOLDS.name}|"
 REPAIR_SECONDS = SETTINGS.claim_seconds + 2 * SETTINGS.sweep_seconds
 """A claim and a sweep, and what is left of a sweep that another worker has just made."""
 
@@ -26,6 +29,7 @@ def check_promises(over: Over) -> None:
     _nothing_ran_twice(over)
     _every_model_call_is_accounted_for(over)
     _totals_add_up(over)
+    _the_metrics_say_the_same(over)
     _it_ended_once(over)
     assert over.due_later == (), "somebody would still look at a run that is over"
     assert all(isinstance(error, InfrastructureError) for error in over.raised), over.raised
@@ -73,7 +77,31 @@ def _totals_add_up(over: Over) -> None:
     assert over.counts.reasons == {over.record.reason: 1}
 
 
+def _the_metrics_say_the_same(over: Over) -> None:
+    answered = sum(isinstance(entry, ModelCalled) for entry in over.ledger)
+    spent = over.record.run.spent
+    assert _counted(over, metrics.RUNS) == _lives(over)
+    assert not any(by for name, by in over.metrics.items() if name.startswith((ACTIVE, HELD)))
+    assert _counted(over, metrics.INPUT_TOKENS) == spent.usage.all_input
+    assert _counted(over, metrics.OUTPUT_TOKENS) == spent.usage.output
+    assert _counted(over, metrics.COST) == spent.cost_nanousd
+    unanswered = sum(isinstance(entry, PossiblyBilled) for entry in over.ledger)
+    assert _counted(over, metrics.POSSIBLY_BILLED_TWICE) == unanswered
+    if _lives(over) == 1:  # each end counts all that was used until then
+        assert _counted(over, metrics.RUN_TURNS, metrics.SUM) == answered
+        assert _counted(over, metrics.RUN_TOOL_CALLS, metrics.SUM) == spent.tool_calls
+
+
+def _counted(over: Over, metric: Metric, part: str = "") -> int:
+    """What was counted of a metric, over all its labels."""
+    found = [(metrics.read_field(name), by) for name, by in over.metrics.items()]
+    return sum(by for field, by in found if field and (field.metric, field.part) == (metric, part))
+
+
 def _it_ended_once(over: Over) -> None:
-    lives = 1 + sum(isinstance(entry, Redriven) for entry in over.ledger)
-    assert sum(isinstance(entry, Ended) for entry in over.ledger) <= lives
+    assert sum(isinstance(entry, Ended) for entry in over.ledger) <= _lives(over)
     assert (over.record.answer is not None) == (over.record.reason in ("final_answer", "finish_tool"))
+
+
+def _lives(over: Over) -> int:
+    return 1 + sum(isinstance(entry, Redriven) for entry in over.ledger)

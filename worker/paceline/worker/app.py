@@ -25,6 +25,7 @@ from .confinement import Alarm, limit_memory
 from .dispatch import Dispatcher
 from .health import HealthFile, LoopWatch, watch_consumer
 from .join import join_turn
+from .logs import format_logs
 from .messages import Message
 from .process import LEAVING_SECONDS, WorkerProcess
 from .publishing import PublishingAmqp
@@ -44,6 +45,7 @@ def create_app(settings: Settings) -> Celery:
     address = broker_address(settings.broker, prefix=settings.prefix)
     app = Celery("paceline", broker=address.url, backend=RecordBackend, amqp=PublishingAmqp)
     app.conf.update(_configuration(settings, address))
+    format_logs(settings.log_format)
     clock = RecordClock()
     dispatcher = Dispatcher(app, clock.now_ms)
     process = WorkerProcess(settings, send=dispatcher.send, empty_queues=lambda: _empty_queues(app), clock=clock)
@@ -78,7 +80,6 @@ def _configuration(settings: Settings, address: BrokerAddress) -> dict[str, Any]
         "worker_enable_remote_control": False,  # control is in the record; saves connections and pub/sub
         "worker_send_task_events": False,
         "worker_hijack_root_logger": False,
-        "worker_log_format": "%(asctime)s %(levelname)s %(name)s %(message)s",
         # A chord's parts report to each other by a set in the record, not by these.
         "worker_deduplicate_successful_tasks": False,
         # No task has an ETA: a hold is a state of the run, not a message in a worker's memory.

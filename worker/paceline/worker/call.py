@@ -24,6 +24,7 @@ from .desk import Desk
 from .doubt import LostTry, put_in_doubt, reconcile_call
 from .onward import due_messages
 from .record_clock import now_ms
+from .run_log import of_turn
 
 log = logging.getLogger("paceline.call")
 
@@ -73,7 +74,7 @@ async def _guarded(desk: Desk, held: CallClaim, begun: CallBegun, began_ms: int)
     except InfrastructureError:
         raise
     except Exception as error:
-        log.exception("run %s turn %d call %s: a fault of paceline's own", held.run_id, held.turn, held.call_id)
+        _log_fault(held, "a fault of paceline's own")
         text = f"The call failed by a fault of the system that runs the tools ({type(error).__name__})."
         doubt = " Find out whether it has taken effect before you try again."
         text += doubt if begun.call.effect is Effect.ONCE else ""
@@ -92,7 +93,7 @@ async def _answered_or_lost(desk: Desk, held: CallClaim, begun: CallBegun, resul
     except Exception:
         if begun.call.effect is Effect.ONCE:
             raise
-        log.exception("run %s turn %d call %s cannot be answered", held.run_id, held.turn, held.call_id)
+        _log_fault(held, "it cannot be answered")
         await desk.until_written(lambda: desk.store.recover_call(held, lost=True))
         return _NOT_OURS
 
@@ -158,6 +159,12 @@ async def _tool_result(desk: Desk, agent: Agent, run_id: RunId, turn: int, call:
     prepared = prepare(desk, spec, run_id, turn, call, attempt=attempt)
     with desk.guard(spec.timeout_s + KILL_MARGIN_SECONDS):
         return await run_tool(prepared.tool, prepared.arguments, prepared.context)
+
+
+def _log_fault(held: CallClaim, what: str) -> None:
+    """Log the exception that is being handled."""
+    of_call = of_turn(held.run_id, held.turn)
+    log.exception("run %s turn %d call %s: %s", held.run_id, held.turn, held.call_id, what, extra=of_call)
 
 
 def _told(text: str) -> ToolResult:

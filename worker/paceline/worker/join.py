@@ -13,6 +13,7 @@ from paceline.store.port import TurnResults, TurnWrite, Written
 
 from .desk import Desk
 from .messages import Message, TurnMessage
+from .run_log import log_end, of_turn
 
 log = logging.getLogger("paceline.join")
 
@@ -25,9 +26,10 @@ async def join_turn(desk: Desk, run_id: RunId, turn: int) -> Sequence[Message]:
     try:
         message = _message(results)
     except InvalidTranscript as error:
-        log.exception("run %s turn %d: its results do not fit its calls", run_id, turn)
+        log.exception("run %s turn %d: its results do not fit its calls", run_id, turn, extra=of_turn(run_id, turn))
         outcome = Outcome(reason=StopReason.INTERNAL_ERROR, message=f"results do not fit the calls: {error}")
-        await desk.store.finish(results.held, TurnWrite(), outcome)
+        if await desk.store.finish(results.held, TurnWrite(), outcome) is Written.WRITTEN:
+            log_end(run_id, turn, outcome)
         return ()
     written = await desk.store.join(results.held, message)
     return (TurnMessage(run_id=run_id, turn=turn + 1),) if written is Written.WRITTEN else ()

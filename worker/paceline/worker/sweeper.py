@@ -28,6 +28,7 @@ from .doubt import LostTry, put_in_doubt
 from .lost_attempt import lost_attempt
 from .messages import ChordMessage, JoinMessage, Message, TurnMessage
 from .record_clock import believed_ms, now_ms
+from .run_log import log_end, of_attempt
 from .sweep import EndRun, LetGo, LookAgain, MendCalls, RecoverTurn, Repair, SendJoin, SendTurn, View, repair
 
 log = logging.getLogger("paceline.sweeper")
@@ -143,7 +144,8 @@ class Sweeper:
     async def _mend(self, examined: Examined, view: View) -> Sequence[Message]:
         remedy = await self._remedy(examined, view)
         if not isinstance(remedy, LookAgain | LetGo):
-            log.info("run %s is mended: %s", examined.run.run_id, type(remedy).__name__)
+            run = examined.run
+            log.info("run %s is mended: %s", run.run_id, type(remedy).__name__, extra=of_attempt(run))
         return await self._carry_out(examined, remedy, view)
 
     async def _remedy(self, examined: Examined, view: View) -> Repair:
@@ -170,17 +172,22 @@ class Sweeper:
             case MendCalls():
                 return await self._mend_calls(run, await self.desk.agent(run.agent), remedy)
             case EndRun(outcome=outcome):
-                lost = await self._lost(run) if run.owner else TurnWrite()
-                ended = Ended(turn=run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
-                lost = _with_recovery(run, Recovery.END, lost)
-                await release_budget(self.desk, run, lost)
-                await self.desk.store.finish(held, replace(lost, ledger=(*lost.ledger, ended)), outcome)
+                await self._end(held, run, outcome)
                 return ()
             case LetGo():
                 await self.desk.store.let_go(run.run_id)
                 return ()
             case _:
                 assert_never(remedy)
+
+    async def _end(self, held: TurnClaim, run: Run, outcome: Outcome) -> None:
+        lost = await self._lost(run) if run.owner else TurnWrite()
+        ended = Ended(turn=run.turn, at_ms=now_ms(), reason=outcome.reason, message=outcome.message)
+        lost = _with_recovery(run, Recovery.END, lost)
+        await release_budget(self.desk, run, lost)
+        written = await self.desk.store.finish(held, replace(lost, ledger=(*lost.ledger, ended)), outcome)
+        if written is Written.WRITTEN:
+            log_end(run.run_id, run.turn, outcome)
 
     async def _send_again(self, run: Run, message: Message, seconds: float) -> Sequence[Message]:
         """The message, unless somebody else has sent it since the run was examined."""

@@ -56,6 +56,7 @@ from .lost_attempt import lost_attempt, possibly_billed
 from .messages import JoinMessage, Message, TurnMessage
 from .onward import chord_of, due_messages
 from .record_clock import now_ms
+from .run_log import log_attempt, log_end, of_attempt
 
 log = logging.getLogger("paceline.turn")
 
@@ -96,16 +97,17 @@ async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
     except NewerVersion as error:
         return await _wait(desk, run, seconds=_OTHER_WORKER_SECONDS, reason=str(error), counted_as=HoldReason.VERSION)
     except InfrastructureError as error:
-        log.error("run %s turn %d: %s", run.run_id, run.turn, error)
+        log.error("run %s turn %d: %s", run.run_id, run.turn, error, extra=of_attempt(run))
         return await _give_back(desk, run, progress)
     except Exception as error:
-        log.exception("run %s turn %d: a fault of paceline's own", run.run_id, run.turn)
+        log.exception("run %s turn %d: a fault of paceline's own", run.run_id, run.turn, extra=of_attempt(run))
         message = f"a fault of paceline's own: {type(error).__name__}"
         outcome = Outcome(reason=StopReason.INTERNAL_ERROR, message=message)
         lost = _lost(desk, run, progress)
         write = replace(lost, ledger=(*lost.ledger, _ended(run, outcome)))
         await release_budget(desk, run, write)
-        await desk.until_written(lambda: desk.store.finish(_held(run), write, outcome))
+        if await desk.until_written(lambda: desk.store.finish(_held(run), write, outcome)) is Written.WRITTEN:
+            log_end(run.run_id, run.turn, outcome)
         return ()
 
 
@@ -117,6 +119,8 @@ async def _give_back(desk: Desk, run: Run, progress: Progress) -> Sequence[Messa
     if await desk.until_written(lambda: desk.store.recover(_held(run), write)) is Written.LOST:
         # It may have been put on hold just before, and nobody has set a timer.
         await desk.until_written(lambda: desk.store.look_in([run.run_id], seconds=0))
+    else:
+        log_attempt(run, write, "given_back")
     # The attempt may have been written just before it was cut short: then something else is due.
     return await desk.until_written(lambda: due_messages(desk.store, run.run_id))
 
@@ -158,6 +162,8 @@ async def _written_hold(
     written = await desk.until_written(
         lambda: desk.store.hold(_held(run), write, seconds=seconds, reason=reason, counted_as=counted_as, timed=timed)
     )
+    if written is Written.WRITTEN and write.ledger:
+        log_attempt(run, write, f"on_hold:{counted_as}")
     if written is Written.WRITTEN and timed:
         queue = queue_of_turn(replace(run, state=State.ON_HOLD))
         message = TurnMessage(run_id=run.run_id, turn=run.turn, queue=queue)
@@ -404,6 +410,8 @@ class Attempt:
         written = await self.desk.until_written(
             lambda: self.desk.store.go_on(_held(self.run), write, advance=step.advance)
         )
+        if written is Written.WRITTEN:
+            log_attempt(self.run, write, "done")
         return await self._next_turn(written, self.run.turn + step.advance)
 
     async def _hold(self, step: Hold, spent: Spent, entries: tuple[Entry, ...]) -> Sequence[Message]:
@@ -424,8 +432,11 @@ class Attempt:
             counted.repeated(self.run, aborted=int(outcome.reason is StopReason.REPEAT_CALLS)),
         )
         await release_budget(self.desk, self.run, write)
-        await self.desk.until_written(lambda: self.desk.store.finish(_held(self.run), write, outcome))
-        log.info("run %s ended in turn %d: %s", self.run.run_id, self.run.turn, outcome.reason)
+        written = await self.desk.until_written(lambda: self.desk.store.finish(_held(self.run), write, outcome))
+        if written is Written.WRITTEN:
+            if self.progress.called:
+                log_attempt(self.run, write, "done")
+            log_end(self.run.run_id, self.run.turn, outcome)
         return ()
 
     async def _open(
@@ -447,6 +458,7 @@ class Attempt:
         await release_budget(self.desk, self.run, write)
         match await self.desk.until_written(lambda: self.desk.store.open_calls(_held(self.run), write, calls)):
             case Written.WRITTEN:
+                log_attempt(self.run, write, "done", calls=len(calls))
                 return await self._run_calls(step.append, calls)
             case Written.LOST:
                 return await self._what_is_due()

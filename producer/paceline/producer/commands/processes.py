@@ -69,11 +69,14 @@ def exporter(
     """Serve the fleet's metrics to Prometheus at /metrics. One for each fleet: two would count everything twice."""
     import asyncio
 
+    from paceline.core.log_lines import formatter
     from paceline.producer.exporter import serve
     from paceline.producer.settings import ProducerSettings
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     settings = ProducerSettings.from_environment(os.environ)
+    to_stderr = logging.StreamHandler()
+    to_stderr.setFormatter(formatter(settings.log_format, is_terminal=sys.stderr.isatty()))
+    logging.basicConfig(level=logging.INFO, handlers=[to_stderr])
     asyncio.run(serve(settings, host=host, port=port, every_seconds=every_seconds))
 
 
