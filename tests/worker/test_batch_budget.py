@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.runs import QUESTION
 from worker.box.box import AGENT, play_out
-from worker.box.crowd import CrowdOver, all_out
+from worker.box.crowd import Crowd, CrowdOver, all_out
 from worker.box.plan import Plan, Strike
+from worker.box.virtual_time import run_in_virtual_time
 
 from paceline.core.agent import Agent, Limits
 from paceline.core.answer import Answer
@@ -21,6 +23,7 @@ from paceline.core.lifecycle import State
 from paceline.core.next_call import next_call
 from paceline.core.run import Run
 from paceline.core.usage import Usage
+from paceline.store.port import NewRun, TurnClaim
 from paceline.worker.scripted_model import ModelRequest, Reply, asks, says
 
 A_RUN = Run(run_id=RunId("a-1"), row_id="r", agent=AgentDigest("a"), state=State.IN_TURN, turn=1, fence=1)
@@ -80,6 +83,27 @@ def test_answers_of_unknown_price_are_held_at_their_worst_case() -> None:
     over = all_out(lambda request, at_s: unknown, runs=10, agent=PLAIN, budget=4 * worst)
     assert ends(over) == {"final_answer": 4, "batch_budget": 6}
     assert over.looks[-1].requests == 4
+
+
+class KnownFromAnEarlierLife(Crowd):
+    """Its budget has heard of claims of the first run that its record has lost, as it may in a failover."""
+
+    async def _submit(self, rows: Sequence[NewRun]) -> None:
+        await super()._submit(rows)
+        await self.store.release(TurnClaim(run_id=rows[0].run_id, turn=1, fence=7), spent=0)
+
+
+def test_a_run_whose_record_was_lost_and_begun_anew_is_not_stuck_behind_what_its_budget_knows() -> None:
+    async def main() -> CrowdOver:
+        crowd = KnownFromAnEarlierLife(
+            lambda request, at_s: costing(first_call()), PLAIN, Plan(), runs=1, model_seconds=7.0, budget=first_call()
+        )
+        return await crowd.all_out(workers=2, look_seconds=5.0)
+
+    over = run_in_virtual_time(main())
+    assert ends(over) == {"final_answer": 1}
+    assert over.records[0].run.lost_attempts == 0
+    assert over.looks[-1].at_s <= 10.0, "nobody has waited for a claim to run out"
 
 
 WORST = first_call()

@@ -51,6 +51,13 @@ def test_a_view_is_made_once_and_is_what_anybody_would_send(made: list[int]) -> 
     assert made == [5, 9]
 
 
+def test_a_run_that_was_forgotten_and_submitted_again_has_no_view_of_its_earlier_life(made: list[int]) -> None:
+    views, another = ClearedViews(), transcript(6)[2:]
+    views.sent(AGENT, RUN, transcript())
+    again = replace(RUN, submitted_ms=RUN.submitted_ms + 1)
+    assert views.sent(AGENT, again, another) == sent_fragments(AGENT, another, 5)
+
+
 def test_where_nothing_is_cleared_nothing_is_kept(made: list[int]) -> None:
     stored = transcript()
     assert ClearedViews().sent(AGENT, replace(RUN, cleared=0), stored) is stored

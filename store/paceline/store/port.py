@@ -102,7 +102,7 @@ class Reserved(StrEnum):
     SPENT = "spent"
     """It does not fit into what is left."""
     STALE = "stale"
-    """The run has moved on: this attempt has no claim any more."""
+    """The budget has heard of a later claim of the run: this attempt has none any more."""
 
 
 # A turn --------------------------------------------------------------------------------------------------------------

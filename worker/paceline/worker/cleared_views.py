@@ -13,6 +13,10 @@ from paceline.core.transcript import Fragment
 
 MOST_BYTES = 64 * 2**20
 
+_Name = tuple[RunId, int, int]
+"""A run, when it was submitted, and how far it is cleared: a row that comes again after its run was forgotten is the
+same run by name, and another by what was said."""
+
 
 class ClearedViews:
     """The latest views, in so many bytes. They follow from the record alone, so any process can make each again."""
@@ -20,13 +24,13 @@ class ClearedViews:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._known: OrderedDict[tuple[RunId, int], Sequence[Fragment]] = OrderedDict()
+        self._known: OrderedDict[_Name, Sequence[Fragment]] = OrderedDict()
 
     def sent(self, agent: Agent, run: Run, fragments: Sequence[Fragment]) -> Sequence[Fragment]:
         """The messages of a run as they are sent: see `core.compaction.sent_fragments`."""
         if not run.cleared:
             return fragments
-        name = (run.run_id, run.cleared)
+        name = (run.run_id, run.submitted_ms, run.cleared)
         if name not in self._known:
             self._keep(name, sent_fragments(agent, fragments[: run.cleared], run.cleared))
         self._known.move_to_end(name)
@@ -34,7 +38,7 @@ class ClearedViews:
         self._forget()
         return view
 
-    def _keep(self, name: tuple[RunId, int], view: Sequence[Fragment]) -> None:
+    def _keep(self, name: _Name, view: Sequence[Fragment]) -> None:
         self._known[name] = view
         self._bytes += sum(map(len, view))
 

@@ -253,15 +253,14 @@ class Attempt:
         if held_seconds:
             seconds, reason = self._spread(held_seconds), _no_room(self.agent, self.run)
             return await _wait(self.desk, self.run, seconds=seconds, reason=reason, counted_as=HoldReason.THROTTLED)
+        refused = await self._reserve(call.at_worst) if self.run.has_budget else None
+        if refused is not None:
+            return refused
         return await self._compacted(call.compaction)._ask(step, call.at_worst)
 
     async def _ask(self, call: CallModel, at_worst: WorstCase) -> Sequence[Message]:
         messages = self.desk.cleared_views.sent(self.agent, self.run, self.fragments)
         check_sendable(messages)
-        if self.run.has_budget:
-            refused = await self._reserve(at_worst)
-            if refused is not None:
-                return refused
         body = self.agent.request(
             messages, max_tokens=call.max_tokens, user_id=self.run.run_id, container=self.run.container
         )
@@ -291,7 +290,8 @@ class Attempt:
             case Reserved.RESERVED:
                 return None
             case Reserved.STALE:
-                return await self._what_is_due()
+                # Another has the run; or its record was lost and begun anew, and counts up to what the budget knows.
+                return await _give_back(self.desk, self.run, self.progress)
             case Reserved.WAIT | Reserved.SPENT:
                 refused = BudgetRefused(for_good=reserved is Reserved.SPENT, chance=random.random())
                 return await self._take(next_step(self.agent, self.run, refused), Spent(), (), answer=None)
