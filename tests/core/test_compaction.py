@@ -32,7 +32,16 @@ from paceline.core.lifecycle import State
 from paceline.core.next_call import NextCall, next_call
 from paceline.core.request_fields import RequestFields
 from paceline.core.run import Overflow, Run, Streaks
-from paceline.core.step import CallModel, Finish, GoOn, ModelAnswered, TurnBegun, next_step
+from paceline.core.step import (
+    CallModel,
+    FailureKind,
+    Finish,
+    GoOn,
+    ModelAnswered,
+    ModelCallFailed,
+    TurnBegun,
+    next_step,
+)
 from paceline.core.tool_spec import ToolSpec
 from paceline.core.transcript import (
     Fragment,
@@ -282,6 +291,17 @@ def test_where_the_api_says_that_there_is_no_room_it_is_made_once() -> None:
     for over in (overflowed(made), begun(told, conversation(2))[0]):
         assert isinstance(over, Finish)
         assert over.outcome.reason is StopReason.CONTEXT_WINDOW
+
+
+def test_a_request_that_is_refused_as_too_long_is_made_again_with_room() -> None:
+    refused = ModelCallFailed(kind=FailureKind.REFUSED, message="prompt is too long", chance=0.0, is_too_long=True)
+    told = replace(RUN, streaks=Streaks(overflow=Overflow.TOLD))
+    assert next_step(AGENT, RUN, refused) == GoOn(append=(), advance=False, streaks=told.streaks)
+    made = replace(RUN, streaks=Streaks(overflow=Overflow.MADE_ROOM))
+    for agent, run in ((AGENT, made), (replace(AGENT, compact_at=None), RUN)):
+        over = next_step(agent, run, refused)
+        assert isinstance(over, Finish)
+        assert (over.outcome.reason, over.outcome.message) == (StopReason.CONTEXT_WINDOW, "prompt is too long")
 
 
 # Stories -------------------------------------------------------------------------------------------------------------

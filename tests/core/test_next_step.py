@@ -280,10 +280,10 @@ def test_a_worker_that_cannot_call_holds_the_run_alone_and_costs_no_try() -> Non
 
 def test_a_refused_request_fails_the_run_with_the_apis_own_words() -> None:
     refused = ModelCallFailed(
-        kind=FailureKind.REFUSED, message="prompt is too long", chance=0.0, blames=ErrorClass.INPUT
+        kind=FailureKind.REFUSED, message="temperature is deprecated", chance=0.0, blames=ErrorClass.INPUT
     )
     outcome = finished(next_step(AGENT, RUN, refused)).outcome
-    assert (outcome.reason, outcome.message) == (StopReason.MODEL_ERROR, "prompt is too long")
+    assert (outcome.reason, outcome.message) == (StopReason.MODEL_ERROR, "temperature is deprecated")
     assert outcome.blames is ErrorClass.INPUT
 
 

@@ -153,23 +153,17 @@ async def test_without_a_compaction_it_is_stopped_at_its_window(simulator: Simul
     assert {entry.verdict for entry in simulator.journal} == {"accepted"}, "before a call that would not fit"
 
 
+@pytest.mark.parametrize("fault", ["context_window_exceeded", "prompt_too_long"])
 async def test_where_the_api_finds_no_room_results_are_cleared_and_the_turn_is_taken_again(
-    simulator: Simulator,
+    monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     """At a size at which nothing would be due."""
-    told: list[Request] = []
-
-    def no_room(request: Request) -> Says:
-        if request.turn == 9 and len(told) < 1:
-            told.append(request)
-            return Says(text="Half of it", stop_reason="model_context_window_exceeded")
-        return Says(text="Done.") if request.turn == 10 else reads_on(request)
-
-    with Simulator(no_room) as strict:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("ANTHROPIC_BASE_URL", strict.url)
-            lived = await live(replace(READER, system=""))
-        assert [entry.verdict for entry in strict.journal] == ["accepted"] * 11
+    with Simulator(lambda request: Says(text="Done.") if request.turn == 10 else reads_on(request)) as simulator:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", simulator.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        simulator.inject(fault, times=1, after=8)
+        lived = await live(replace(READER, system=""))
+        assert [entry.verdict for entry in simulator.journal] == [*["accepted"] * 8, "fault", "accepted", "accepted"]
     assert lived.record.answer == "Done."
     (made,) = lived.compactions
     assert (made.turn, made.results) == (9, 5), "of 8 the latest three are kept"

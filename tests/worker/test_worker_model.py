@@ -201,6 +201,16 @@ async def test_a_request_that_breaks_a_rule_is_refused_in_the_apis_words(simulat
     assert came.message.startswith("400 invalid_request_error: ")
 
 
+async def test_a_request_that_does_not_fit_the_window_is_told_from_others_that_are_refused(
+    simulator: Simulator,
+) -> None:
+    simulator.inject("prompt_too_long")
+    came = await call()
+    assert isinstance(came, ModelCallFailed)
+    assert (came.kind, came.is_too_long) == (FailureKind.REFUSED, True)
+    assert "prompt is too long: " in came.message
+
+
 async def test_a_stop_reason_that_nobody_knows_is_passed_on(simulator: Simulator) -> None:
     body = answer_with(stop_reason="tired")
     async with answering(b"200 OK", b"content-type: application/json", body) as url:

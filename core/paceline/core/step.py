@@ -50,9 +50,7 @@ _AFTER_CUT = user_text(GO_ON_AFTER_CUT)
 _AFTER_NOTHING = user_text(GO_ON_AFTER_NOTHING)
 _REMINDER = user_text(finish.REMINDER)
 
-_NO_ROOM = Outcome(
-    reason=StopReason.CONTEXT_WINDOW, message="the conversation no longer fits the model's context window"
-)
+_NO_ROOM = "the conversation no longer fits the model's context window"
 
 
 # What has happened ---------------------------------------------------------------------------------------------------
@@ -102,6 +100,8 @@ class ModelCallFailed:
     """What the answer says that it used, where that can be read, broken as it is."""
     may_be_billed: bool = False
     """The request was sent, and nobody here knows what became of it."""
+    is_too_long: bool = False
+    """It was refused as it does not fit the model's window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,7 @@ def _before_call(agent: Agent, run: Run, begun: TurnBegun) -> CallModel | Finish
     if run.cancel_requested:
         return Finish(outcome=Outcome(reason=StopReason.CANCELLED, message="cancelled"))
     if run.streaks.overflow is Overflow.TOLD and not begun.call.compaction:
-        return Finish(outcome=_NO_ROOM)
+        return Finish(outcome=Outcome(reason=StopReason.CONTEXT_WINDOW, message=_NO_ROOM))
     outcome = tool_errors(agent.limits, _error_turns(run, begun.all_failed)) or breach(
         agent, run, call=begun.call.at_worst, now_ms=begun.now_ms
     )
@@ -230,14 +230,14 @@ def _after_answer(agent: Agent, run: Run, answered: ModelAnswered) -> Step:
             message = f"the model refused: {answered.answer.refusal}"
             return Finish(outcome=Outcome(reason=StopReason.REFUSAL, message=message))
         case "model_context_window_exceeded":
-            return _overflowed(agent, run)
+            return _overflowed(agent, run, _NO_ROOM)
         case other:
             return _broken(agent, run, f"the answer's stop reason is {other!r}")
 
 
-def _overflowed(agent: Agent, run: Run) -> GoOn | Finish:
+def _overflowed(agent: Agent, run: Run, message: str) -> GoOn | Finish:
     if run.streaks.overflow or not may_clear(agent):
-        return Finish(outcome=_NO_ROOM)
+        return Finish(outcome=Outcome(reason=StopReason.CONTEXT_WINDOW, message=message))
     return GoOn(append=(), advance=False, streaks=replace(run.streaks, overflow=Overflow.TOLD))
 
 
@@ -354,8 +354,10 @@ def _broken(agent: Agent, run: Run, message: str) -> Step:
     return _after_failure(agent, run, failure)
 
 
-def _after_failure(agent: Agent, run: Run, failure: ModelCallFailed) -> Hold | Finish:
+def _after_failure(agent: Agent, run: Run, failure: ModelCallFailed) -> Hold | GoOn | Finish:
     match failure.kind:
+        case FailureKind.REFUSED if failure.is_too_long:
+            return _overflowed(agent, run, failure.message)
         case FailureKind.REFUSED:
             outcome = Outcome(reason=StopReason.MODEL_ERROR, message=failure.message, error_class=failure.blames)
             return Finish(outcome=outcome)

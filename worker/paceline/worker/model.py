@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Protocol
@@ -29,6 +31,8 @@ _SPEND_CAP_SECONDS = 300.0
 """How often an account at its spending cap is tried again: it has no retry-after, and nothing but a person ends it."""
 _LONGEST_WAIT_SECONDS = 86_400.0
 """No server's word is taken for more than a day: it may be a slip, and the run would be gone without a trace."""
+_TOO_LONG = re.compile("prompt is too long|exceeds? (the )?(model )?context (window|limit)", re.IGNORECASE)
+"""How servers say that a request does not fit the model's window."""
 
 
 NO_CREDENTIALS = "a worker has no credentials: set ANTHROPIC_API_KEY for it"
@@ -101,6 +105,8 @@ def _of_status(error: anthropic.APIStatusError) -> ModelCallFailed:
     if status in (408, 409) or status >= 500 or status < 400:
         may_be_billed = status not in (408, 409) and not _is_the_apis_own(error)
         return _transient(said, retry_after_seconds=seconds, may_be_billed=may_be_billed)
+    if _TOO_LONG.search(said):
+        return replace(_refused(said, ErrorClass.BUDGET), is_too_long=True)
     return _refused(said, ErrorClass.INFRA if status in (401, 402, 403, 404) else ErrorClass.INPUT)
 
 
