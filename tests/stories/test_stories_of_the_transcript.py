@@ -8,17 +8,19 @@ from dataclasses import replace
 
 import pytest
 from redis.asyncio import Redis
-from support.runs import A_WRITE, a_call, a_queued_run
+from support.runs import A_WRITE, a_call, a_queued_run, asking
 from support.wire import body
 from support.worlds import World, memory_world, redis_world
-from worker.box.box import AGENT, play_out
+from worker.box.box import AGENT, ROW, play_out
 from worker.box.plan import Plan, Strike
 from worker.box.promises import check_promises
 
-from paceline.core.agent import Limits
+from paceline.core.agent import Agent, Limits
 from paceline.core.answer import read_answer
 from paceline.core.models import max_output_tokens
-from paceline.core.transcript import Fragment, check_sendable, check_whole, results_message
+from paceline.core.run import Run
+from paceline.core.step import GoOn, Happening, ModelAnswered, Step, next_step
+from paceline.core.transcript import Fragment, check_sendable, check_whole, results_message, user_text
 from paceline.store.port import Written
 from paceline.worker.scripted_model import ModelRequest, Reply, asks, says
 
@@ -39,6 +41,24 @@ def test_a_kill_between_the_calls_and_their_results_leaves_what_can_be_sent() ->
         assert over.record.reason == "final_answer", steps[step - 1]
         for request in over.requests:
             check_sendable([Fragment(json.dumps(message).encode()) for message in request.messages])
+
+
+def test_what_could_not_be_sent_is_never_stored_even_if_the_loop_wanted_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(agent: Agent, run: Run, happening: Happening) -> Step:
+        if isinstance(happening, ModelAnswered):
+            return GoOn(append=(user_text("go on"), user_text(" ")), advance=True, streaks=run.streaks)
+        return next_step(agent, run, happening)
+
+    monkeypatch.setattr("paceline.worker.turn.next_step", wrong)
+    over = play_out(lambda request, seen: says("done"))
+    check_promises(over)
+    assert (over.record.reason, len(over.transcript)) == ("internal_error", 1)
+
+
+def test_what_could_not_be_sent_is_never_sent_even_if_it_were_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.box.box.ROW", replace(ROW, first=(*ROW.first, asking("c1"))))
+    over = play_out(lambda request, seen: says("done"))
+    assert (over.record.reason, over.requests) == ("internal_error", ())
 
 
 @pytest.fixture(params=["memory", "valkey"])
