@@ -10,7 +10,7 @@ from paceline.core.errors import AgentFileError, RowError, UsageError
 from paceline.core.lifecycle import State
 from paceline.producer.commands.run import report_totals
 from paceline.producer.embedded import FolderInUse, embedded_valkey, running_server
-from paceline.producer.fleet import BatchStatus
+from paceline.producer.fleet import BatchStatus, Fleet
 from paceline.producer.local_run import HOME, RunOptions, RunReport, run_locally, worker_environment
 from paceline.producer.settings import ProducerSettings
 
@@ -98,6 +98,14 @@ def test_a_file_of_another_making_is_not_written_over_unless_told_to() -> None:
     assert output.read_text() == "precious"
     run(RunOptions(agent=Path("agent.yaml"), input="rows.jsonl", output=output, workers=1, force=True))
     assert len(results(output)) == 3
+
+
+def test_results_that_could_not_be_written_are_refused_before_a_run_costs_anything() -> None:
+    output = Path("rows.jsonl") / "results.jsonl"
+    with pytest.raises(UsageError, match=r"results.jsonl: cannot be written: "):
+        run(RunOptions(agent=Path("agent.yaml"), input="rows.jsonl", output=output, workers=1))
+    with embedded_valkey(HOME / "valkey") as url, Fleet(url) as fleet:
+        assert fleet.batches() == []
 
 
 def test_without_a_key_nothing_is_started() -> None:

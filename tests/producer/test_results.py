@@ -35,8 +35,8 @@ def a_result(reason: StopReason = StopReason.FINAL_ANSWER) -> Result:
 
 
 def test_a_stop_reason_of_a_newer_version_is_refused_as_that() -> None:
-    with pytest.raises(NewerVersion, match=f"run {RUN.run_id} ended by 'batch_budget', which only a newer"):
-        result_of(replace(SUCCESS, reason="batch_budget"))
+    with pytest.raises(NewerVersion, match=f"run {RUN.run_id} ended by 'reason_of_tomorrow', which only a newer"):
+        result_of(replace(SUCCESS, reason="reason_of_tomorrow"))
 
 
 def test_a_result_has_exactly_the_fields_that_are_promised() -> None:

@@ -18,7 +18,7 @@ from .fleet import Batch, BatchStatus, Fleet, default_batch_name
 from .local_simulator import local_simulator
 from .local_workers import LocalWorkers, worker_command
 from .progress import counted
-from .results_file import write_results
+from .results_file import refuse_unwritable, write_results
 from .row_source import RowSource, row_source
 from .rows import check_rows
 from .screen import Screen
@@ -81,6 +81,7 @@ def run_locally(
         settings = stack.enter_context(_with_record(settings))
         fleet = stack.enter_context(Fleet(settings=settings))
         output = _output(options, fleet, name)
+        refuse_unwritable(output)
         for problem in fleet.check():
             screen.say(f"warning: {problem}")
         for note in file.notes:

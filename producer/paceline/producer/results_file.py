@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -15,9 +16,22 @@ from .result import Result
 
 def write_results(path: Path, results: Iterable[Result]) -> int:
     """Write all results, then give the file its name. How many there were. UsageError if it cannot be written."""
-    try:
+    with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         return _written_and_renamed(path, results)
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raises UsageError if results could not be written to this file, before they cost anything. Makes its folder."""
+    with _told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.").close()
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
