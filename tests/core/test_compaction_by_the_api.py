@@ -96,6 +96,13 @@ def test_of_several_steps_the_last_one_tells_how_long_the_conversation_is() -> N
     assert (answered.usage.total, answered.context_tokens) == (240, 130)
 
 
+def test_what_the_api_cleared_is_told_by_the_answer() -> None:
+    edits = [{"type": "clear_tool_uses_20250919", "cleared_input_tokens": 5_000}, {"cleared_input_tokens": None}, {}]
+    told = read_answer(body(text("Ada."), context_management={"applied_edits": edits}))
+    assert told.cleared_tokens == 5_000
+    assert read_answer(body(text("Ada."), context_management=None)).cleared_tokens == 0
+
+
 def test_after_a_summary_only_what_stands_behind_it_is_counted() -> None:
     long_ago = [user_text("x" * 300_000), *turn(1)]
     known = next_call(AGENT, RUN, [*long_ago, SUMMED_UP]).at_worst.tokens

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from support.producing import AGENT, MemoryFleet
-from support.runs import A_WRITE, a_call
+from support.runs import A_WRITE, a_call, model_called
 
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import AgentDigest, BatchName, CallId, Incarnation, RunId, idempotency_key, run_id
@@ -347,6 +347,11 @@ def test_a_story_points_to_its_own_transcript(behind: MemoryFleet) -> None:
     assert "RUN" not in text
     assert f"What to do: see what the tools said: paceline show {run} --transcript." in text
     assert f"what the failed tools said: paceline show {run} --transcript" in text
+
+
+def test_what_the_api_cleared_itself_is_told_with_the_call() -> None:
+    told = stories.told(replace(model_called(), cleared_tokens=12_345))
+    assert told.endswith(", stop reason tool_use, 12.3k tokens cleared by the API")
 
 
 def test_a_compaction_is_told_with_both_sides_of_its_arithmetic() -> None:

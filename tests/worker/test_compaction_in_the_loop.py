@@ -198,6 +198,9 @@ async def test_where_thinking_is_bound_the_api_clears_old_results_and_what_is_se
             assert after.message_hashes[: len(before.message_hashes)] == before.message_hashes
     assert (lived.record.answer, lived.compactions) == ("Done.", [])
     assert lived.record.run.context_tokens < 45_000, "of 90,000 that were sent"
+    cleared = [entry.cleared_tokens for entry in lived.ledger if isinstance(entry, ModelCalled)]
+    assert cleared[0] == 0
+    assert 45_000 < cleared[-1] < 60_000
 
 
 async def test_a_run_that_pauses_after_each_summary_of_the_apis_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

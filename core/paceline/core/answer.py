@@ -67,6 +67,8 @@ class Answer:
     refusal: str
     container: str = ""
     """Where the API ran code for it: the next request must name it."""
+    cleared_tokens: int = 0
+    """What the API cleared from the context itself, before it asked the model."""
 
 
 def read_answer(body: bytes) -> Answer:
@@ -121,7 +123,13 @@ def _read(message: Mapping[str, Any], raw: str) -> Answer:
         cost_nanousd=cost,
         refusal=str((message.get("stop_details") or {}).get("category") or "no category given"),
         container=str((message.get("container") or {}).get("id") or ""),
+        cleared_tokens=_cleared_tokens(message.get("context_management") or {}),
     )
+
+
+def _cleared_tokens(edited: Mapping[str, Any]) -> int:
+    told = [edit.get("cleared_input_tokens") for edit in edited.get("applied_edits") or ()]
+    return sum(tokens for tokens in told if type(tokens) is int and tokens > 0)
 
 
 def raw_member(text: str, name: str) -> str:

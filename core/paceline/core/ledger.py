@@ -32,6 +32,8 @@ class ModelCalled:
     cost_nanousd: int | None = None
     calls: tuple[str, ...] = ()
     """`tool(call id)` for each call it asked for, in order."""
+    cleared_tokens: int = 0
+    """What the API cleared from the context itself, before it asked the model."""
 
 
 class Source(StrEnum):
@@ -206,6 +208,7 @@ _NAMES: Mapping[type[Known], str] = MappingProxyType({kind: name for name, kind 
 
 _CAME_LATER: Mapping[type[Known], Mapping[str, object]] = MappingProxyType(
     {
+        ModelCalled: {"cleared_tokens": 0},
         CallRan: {"source": Source.TOOL},
         Held: {"took_ms": 0, "trouble": ""},
         AttemptLost: {"began_ms": 0},

@@ -170,6 +170,7 @@ def _answered_chat(model: str, attempt: Attempt, called: ModelCalled, turn: Span
         names.FINISH_REASONS: (names.finish_reason(called.stop_reason),),
         names.RAW_STOP_REASON: called.stop_reason,
         **_of_usage(called.usage),
+        **({names.COMPACTED: True} if called.cleared_tokens or called.stop_reason == "compaction" else {}),
         **({} if called.cost_nanousd is None else {names.COST: called.cost_nanousd / NANO_USD}),
     }
     return _chat(attempt, turn, attributes, end_ms=called.at_ms, took_ms=called.took_ms)

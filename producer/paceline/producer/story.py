@@ -162,9 +162,10 @@ _SOURCES: dict[Source, str] = {
 
 def _model_call(entry: ModelCalled) -> str:
     asked = f", asked for {', '.join(entry.calls)}" if entry.calls else f", stop reason {entry.stop_reason}"
+    cleared = f", {count_text(entry.cleared_tokens)} tokens cleared by the API" if entry.cleared_tokens else ""
     return (
         f"model {entry.model} answered in {duration(entry.took_ms / 1000)}: {tokens(entry.usage)}, "
-        f"{dollars(None if entry.cost_nanousd is None else cost_usd(entry.cost_nanousd, 0))}{asked}"
+        f"{dollars(None if entry.cost_nanousd is None else cost_usd(entry.cost_nanousd, 0))}{asked}{cleared}"
     )
 
 

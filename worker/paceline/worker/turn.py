@@ -369,6 +369,7 @@ class Attempt:
             usage=billed.usage,
             cost_nanousd=cost,
             calls=tuple(f"{call.tool}({call.call_id})" for call in calls),
+            cleared_tokens=billed.cleared_tokens if isinstance(billed, Answer) else 0,
         )
         if cost is not None:
             return Spent(usage=billed.usage, cost_nanousd=cost), (called,)
