@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from .transcript import is_models, is_users
+
 MOST_BLOCKS = 15
 """Added by a turn, without a breakpoint of its own where the last request ended."""
 MOST_BREAKPOINTS = 4
 _OWN_BREAKPOINTS = 3
 """The head's, the moving one, and this."""
 
-_ASSISTANT = b'{"role":"assistant"'
-_USER = b'{"role":"user"'
 _COMPACTION = b'"compaction"'
 _END = b"}]}"
 _MARKER = b',"cache_control":{"type":"ephemeral"}'
@@ -27,7 +27,7 @@ _MARKER = b',"cache_control":{"type":"ephemeral"}'
 def with_breakpoint(fragments: Sequence[bytes]) -> Sequence[bytes]:
     """These messages as they are to be sent: with a breakpoint where the last request ended, if it lies far back."""
     at = len(fragments) - 1
-    while at > 0 and not fragments[at].startswith(_ASSISTANT):
+    while at > 0 and not is_models(fragments[at]):
         at -= 1
     added = fragments[at:]
     if at <= 0 or not _is_long(added) or _is_summed_up(added) or not _may_be_marked(fragments, at - 1):
@@ -51,7 +51,7 @@ def _is_summed_up(added: Sequence[bytes]) -> bool:
 def _may_be_marked(fragments: Sequence[bytes], at: int) -> bool:
     # Rows may bring messages with breakpoints of their own.
     others = sum(fragment.count(b'"cache_control"') for fragment in fragments)
-    is_free = fragments[at].startswith(_USER) and fragments[at].endswith(_END)
+    is_free = is_users(fragments[at]) and fragments[at].endswith(_END)
     if not is_free or others > MOST_BREAKPOINTS - _OWN_BREAKPOINTS:
         return False
     return not others or "cache_control" not in json.loads(fragments[at])["content"][-1]

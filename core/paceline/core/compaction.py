@@ -42,7 +42,7 @@ from .prices import Prices, call_nanousd, given_prices
 from .request_fields import CLEAR_TOOL_USES
 from .run import Overflow, Run
 from .tool_spec import READ_RESULT
-from .transcript import Fragment, dump, weight
+from .transcript import Fragment, dump, is_users, weight
 from .usage import Usage
 
 KEPT_RESULTS = 3
@@ -55,7 +55,6 @@ _MOST_BYTES_PER_TOKEN = 4
 _USUAL = given_prices(Decimal(1), Decimal(5))
 """Stands for a price that is not known, where only the ratios count."""
 
-_USER = b'{"role":"user"'
 _RESULT = b'"tool_result"'
 
 
@@ -261,4 +260,4 @@ def _results(fragment: Fragment) -> list[Any]:
 
 
 def _has_results(fragment: Fragment) -> bool:
-    return fragment.startswith(_USER) and fragment.find(_RESULT) >= 0
+    return is_users(fragment) and fragment.find(_RESULT) >= 0

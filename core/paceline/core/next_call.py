@@ -12,12 +12,11 @@ from .agent import Agent
 from .compaction import Compaction, compaction_due, sent_fragments
 from .prices import worst_case
 from .run import Run
-from .transcript import Fragment, since_compaction, weight
+from .transcript import Fragment, is_models, since_compaction, weight
 from .usage import WorstCase
 
 _CHARS_PER_TOKEN = 3
 """On the low side for today's tokenizers (facts 8), so that an estimate of tokens errs upwards."""
-_SAID = b'{"role":"assistant"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +46,6 @@ def _new_bytes(agent: Agent, run: Run, fragments: Sequence[Fragment]) -> int:
         sent = since_compaction(sent_fragments(agent, fragments, run.cleared))
         return len(agent.head) + sum(map(weight, sent))
     at = len(fragments)
-    while at and not fragments[at - 1].startswith(_SAID):
+    while at and not is_models(fragments[at - 1]):
         at -= 1
     return sum(map(weight, fragments[at:]))

@@ -18,6 +18,10 @@ from .ids import CallId
 Fragment = NewType("Fragment", bytes)
 """One message, as stored and as sent."""
 
+_MODELS = b'{"role":"assistant"'
+_USERS = b'{"role":"user"'
+"""How messages begin: they are written here, and read by everybody."""
+
 _ERROR_MARK = b'"is_error":true'
 """As `result_block` writes it."""
 
@@ -47,7 +51,7 @@ def user_blocks(blocks: Sequence[Block]) -> Fragment:
 
 def assistant_content(raw: bytes) -> Fragment:
     """An assistant message around `content` as it came over the wire: signatures and the cache depend on each byte."""
-    return Fragment(b'{"role":"assistant","content":' + raw + b"}")
+    return Fragment(_MODELS + b',"content":' + raw + b"}")
 
 
 def result_block(call: CallId, content: object, *, is_error: bool) -> bytes:
@@ -64,7 +68,17 @@ def results_message(calls: Sequence[CallId], blocks: Mapping[CallId, bytes]) -> 
     missing = [call for call in calls if call not in blocks]
     if missing:
         raise InvalidTranscript(f"no result for {', '.join(missing)}")
-    return Fragment(b'{"role":"user","content":[' + b",".join(blocks[call] for call in calls) + b"]}")
+    return Fragment(_USERS + b',"content":[' + b",".join(blocks[call] for call in calls) + b"]}")
+
+
+def is_models(fragment: bytes) -> bool:
+    """Whether the model said this message."""
+    return fragment.startswith(_MODELS)
+
+
+def is_users(fragment: bytes) -> bool:
+    """Whether this message answers the model: a user's, or one of results."""
+    return fragment.startswith(_USERS)
 
 
 def dump(value: object) -> bytes:

@@ -444,7 +444,7 @@ class MemoryRunStore:
         if record is None or record.run.state is not State.JOINING or record.run.turn != turn:
             return None
         return TurnResults(
-            held=TurnClaim(run_id=run_id, turn=turn, fence=record.run.fence),
+            held=TurnClaim.of(record.run),
             asked=record.fragments[-1],
             calls=tuple(record.calls),
             blocks={call_id: call.block for call_id, call in record.calls.items() if call.block is not None},
@@ -624,7 +624,7 @@ class MemoryRunStore:
         if record is None or record.run.state not in CAN_GO_ON:
             return None
         return Remains(
-            held=TurnClaim(run_id=run_id, turn=record.run.turn, fence=record.run.fence),
+            held=TurnClaim.of(record.run),
             calls=tuple(call.state for call in record.calls.values()),
             blocks={call_id: call.block for call_id, call in record.calls.items() if call.block is not None},
         )

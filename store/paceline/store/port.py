@@ -154,6 +154,11 @@ class TurnClaim:
     turn: int
     fence: int
 
+    @classmethod
+    def of(cls, run: Run) -> TurnClaim:
+        """The claim that a run stands under."""
+        return cls(run_id=run.run_id, turn=run.turn, fence=run.fence)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnWrite:

@@ -15,6 +15,5 @@ async def release_budget(desk: Desk, run: Run, write: TurnWrite) -> None:
     is lost, and asks for the same. A run without a budget has nothing to give back.
     """
     if run.has_budget:
-        held = TurnClaim(run_id=run.run_id, turn=run.turn, fence=run.fence)
         spent = (run.spent + write.spent).nanousd_at_most
-        await desk.until_written(lambda: desk.store.release(held, spent=spent))
+        await desk.until_written(lambda: desk.store.release(TurnClaim.of(run), spent=spent))

@@ -157,7 +157,7 @@ class Sweeper:
             return EndRun(outcome=Outcome(reason=StopReason.INTERNAL_ERROR, message=str(bug)))
 
     async def _carry_out(self, examined: Examined, remedy: Repair, view: View) -> Sequence[Message]:
-        run, held = examined.run, _held(examined.run)
+        run, held = examined.run, TurnClaim.of(examined.run)
         match remedy:
             case LookAgain(seconds=seconds):
                 await self.desk.store.look_again(held, seconds=max(seconds, _SOONEST_LOOK_SECONDS))
@@ -191,7 +191,7 @@ class Sweeper:
 
     async def _send_again(self, run: Run, message: Message, seconds: float) -> Sequence[Message]:
         """The message, unless somebody else has sent it since the run was examined."""
-        written = await self.desk.store.send_again(_held(run), seconds=seconds, sent_ms=run.sent_ms)
+        written = await self.desk.store.send_again(TurnClaim.of(run), seconds=seconds, sent_ms=run.sent_ms)
         return (message,) if written is Written.WRITTEN else ()
 
     async def _recover_turn(self, held: TurnClaim, remedy: RecoverTurn) -> Sequence[Message]:
@@ -220,7 +220,7 @@ class Sweeper:
         return next_call(agent, run, await self.desk.store.transcript(run.run_id)).at_worst
 
     async def _mend_calls(self, run: Run, agent: Agent, remedy: MendCalls) -> Sequence[Message]:
-        held = _held(run)
+        held = TurnClaim.of(run)
         for state in remedy.recover:
             await self.desk.store.recover_call(_held_call(held, state), lost=True)
         messages: list[Message] = []
@@ -244,10 +244,6 @@ class Sweeper:
 
 def _with_recovery(run: Run, what: Recovery, write: TurnWrite) -> TurnWrite:
     return replace(write, counts=counted.added(counted.unanswered(run, write.ledger), counted.recovered(what)))
-
-
-def _held(run: Run) -> TurnClaim:
-    return TurnClaim(run_id=run.run_id, turn=run.turn, fence=run.fence)
 
 
 def _owners(examined: Examined) -> list[str]:

@@ -43,7 +43,15 @@ from paceline.core.step import (
 )
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.trace_telling import trouble
-from paceline.core.transcript import Fragment, all_failed, check_next, check_sendable, results_message, tool_use_ids
+from paceline.core.transcript import (
+    Fragment,
+    all_failed,
+    check_next,
+    check_sendable,
+    is_models,
+    results_message,
+    tool_use_ids,
+)
 from paceline.core.usage import WorstCase
 from paceline.core.wire import queue_of_turn
 from paceline.store.port import Begun, NotBegun, OpenCall, Reserved, TurnClaim, TurnWrite, Written
@@ -64,7 +72,6 @@ _OTHER_WORKER_SECONDS = 10.0
 """How soon a run is offered again after a worker had it that cannot import its tools, or read its agent."""
 _LONGEST_TIMER_SECONDS = 900.0
 """A hold longer than this is left to the sweeper alone."""
-_SAID = b'{"role":"assistant"'
 _BROKEN = "broken"
 """In the ledger, for the stop reason of an answer that could not be used."""
 _SPREAD = 0.2
@@ -106,7 +113,7 @@ async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
         lost = _lost(desk, run, progress)
         write = replace(lost, ledger=(*lost.ledger, _ended(run, outcome)))
         await release_budget(desk, run, write)
-        if await desk.until_written(lambda: desk.store.finish(_held(run), write, outcome)) is Written.WRITTEN:
+        if await desk.until_written(lambda: desk.store.finish(TurnClaim.of(run), write, outcome)) is Written.WRITTEN:
             log_end(run.run_id, run.turn, outcome)
         return ()
 
@@ -116,7 +123,7 @@ async def _give_back(desk: Desk, run: Run, progress: Progress) -> Sequence[Messa
     told as lost: it may have been billed."""
     write = _lost(desk, run, progress)
     await release_budget(desk, run, write)
-    if await desk.until_written(lambda: desk.store.recover(_held(run), write)) is Written.LOST:
+    if await desk.until_written(lambda: desk.store.recover(TurnClaim.of(run), write)) is Written.LOST:
         # It may have been put on hold just before, and nobody has set a timer.
         await desk.until_written(lambda: desk.store.look_in([run.run_id], seconds=0))
     else:
@@ -144,10 +151,6 @@ def _ended(run: Run, outcome: Outcome, *, failed_ms: int = 0) -> Ended:
     )
 
 
-def _held(run: Run) -> TurnClaim:
-    return TurnClaim(run_id=run.run_id, turn=run.turn, fence=run.fence)
-
-
 async def _wait(desk: Desk, run: Run, *, seconds: float, reason: str, counted_as: HoldReason) -> Sequence[Message]:
     """Go on hold before a call was made: nothing is spent and nothing counts."""
     write = TurnWrite(streaks=run.streaks, ledger=_hold_entry(run, seconds, reason, run.streaks))
@@ -160,7 +163,9 @@ async def _written_hold(
     timed = seconds <= _LONGEST_TIMER_SECONDS
     await release_budget(desk, run, write)
     written = await desk.until_written(
-        lambda: desk.store.hold(_held(run), write, seconds=seconds, reason=reason, counted_as=counted_as, timed=timed)
+        lambda: desk.store.hold(
+            TurnClaim.of(run), write, seconds=seconds, reason=reason, counted_as=counted_as, timed=timed
+        )
     )
     if written is Written.WRITTEN and write.ledger:
         log_attempt(run, write, f"on_hold:{counted_as}")
@@ -284,7 +289,7 @@ class Attempt:
         """Hold the call against the batch's budget; None if it may be made, else what is to be sent in its place."""
         spent = self.run.spent.nanousd_at_most
         reserved = await self.desk.until_written(
-            lambda: self.desk.store.reserve(_held(self.run), spent=spent, call=call.nanousd or 0)
+            lambda: self.desk.store.reserve(TurnClaim.of(self.run), spent=spent, call=call.nanousd or 0)
         )
         match reserved:
             case Reserved.RESERVED:
@@ -342,7 +347,7 @@ class Attempt:
 
     def _uses_an_id_again(self, answer: Answer) -> bool:
         # The record looks for it where calls are opened; the calls of an answer that ends the run never are.
-        said = [json.loads(each) for each in self.fragments if each.startswith(_SAID)] if answer.calls else []
+        said = [json.loads(each) for each in self.fragments if is_models(each)] if answer.calls else []
         used = {call_id for message in said for call_id in tool_use_ids(message)}
         return any(call.call_id in used for call in answer.calls)
 
@@ -396,7 +401,7 @@ class Attempt:
         self, step: GoOn, spent: Spent, entries: tuple[Entry, ...], answer: Answer | None
     ) -> Sequence[Message]:
         self._check(step.append)
-        grew = any(fragment.startswith(_SAID) for fragment in step.append)
+        grew = any(map(is_models, step.append))
         write = self._completed(
             TurnWrite(
                 append=step.append,
@@ -409,7 +414,7 @@ class Attempt:
         )
         await release_budget(self.desk, self.run, write)
         written = await self.desk.until_written(
-            lambda: self.desk.store.go_on(_held(self.run), write, advance=step.advance)
+            lambda: self.desk.store.go_on(TurnClaim.of(self.run), write, advance=step.advance)
         )
         if written is Written.WRITTEN:
             log_attempt(self.run, write, "done")
@@ -433,7 +438,7 @@ class Attempt:
             counted.repeated(self.run, aborted=int(outcome.reason is StopReason.REPEAT_CALLS)),
         )
         await release_budget(self.desk, self.run, write)
-        written = await self.desk.until_written(lambda: self.desk.store.finish(_held(self.run), write, outcome))
+        written = await self.desk.until_written(lambda: self.desk.store.finish(TurnClaim.of(self.run), write, outcome))
         if written is Written.WRITTEN:
             if self.progress.called:
                 log_attempt(self.run, write, "done")
@@ -457,7 +462,7 @@ class Attempt:
             counted.repeated(self.run, warned=step.repeated),
         )
         await release_budget(self.desk, self.run, write)
-        match await self.desk.until_written(lambda: self.desk.store.open_calls(_held(self.run), write, calls)):
+        match await self.desk.until_written(lambda: self.desk.store.open_calls(TurnClaim.of(self.run), write, calls)):
             case Written.WRITTEN:
                 log_attempt(self.run, write, "done", calls=len(calls))
                 return await self._run_calls(step.append, calls)
@@ -516,7 +521,7 @@ class Attempt:
             [call.call_id for call in calls], {result.call_id: result.block for result in results}
         )
         check_next(asked, message)
-        written = await self.desk.until_written(lambda: self.desk.store.join(_held(self.run), message, results))
+        written = await self.desk.until_written(lambda: self.desk.store.join(TurnClaim.of(self.run), message, results))
         return await self._next_turn(written, self.run.turn + 1)
 
     async def _next_turn(self, written: Written, turn: int) -> Sequence[Message]:

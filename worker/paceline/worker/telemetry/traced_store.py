@@ -131,7 +131,7 @@ class TracedStore:
         begun = await self._store.begin(run_id, turn, claim)
         if isinstance(begun, Begun) and self._tracer.samples(run_id):
             run = begun.run
-            self._under_way[TurnClaim(run_id=run_id, turn=run.turn, fence=run.fence)] = _UnderWay(
+            self._under_way[TurnClaim.of(run)] = _UnderWay(
                 run=run,
                 began_ms=self._now_ms(),
                 worker=claim.owner,
