@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
 from support.acl import acl_url
 from support.cluster import cluster_url
@@ -12,6 +13,10 @@ from support.tls import tls_url
 from support.valkey import valkey_url
 
 __all__ = ["acl_url", "cluster_url", "promtool", "rabbitmq_url", "redis_server_url", "tls_url", "valkey_url"]
+
+# An example that takes long on a busy machine proves nothing: whoever promises a time measures it.
+hypothesis.settings.register_profile("paceline", deadline=None)
+hypothesis.settings.load_profile("paceline")
 
 
 @pytest.fixture(scope="session")

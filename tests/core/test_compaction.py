@@ -359,7 +359,7 @@ def of_turns(drawn: Sequence[tuple[Sequence[object], bool, bool]]) -> list[Fragm
     return fragments
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(drawn=turns, places=st.lists(st.integers(0, 50), max_size=5), readable=st.booleans())
 def test_whatever_is_cleared_the_transcript_can_be_sent(drawn: Any, places: list[int], readable: bool) -> None:
     fragments = of_turns(drawn)
@@ -374,7 +374,7 @@ def test_whatever_is_cleared_the_transcript_can_be_sent(drawn: Any, places: list
             assert now == stored or (len(now) < len(stored) and stored.startswith(b'{"role":"user"'))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(drawn=turns, compact_at=st.sampled_from([0.0005, 0.002, 0.01]), ratio=st.integers(2, 6))
 def test_between_two_compactions_what_is_sent_only_grows(drawn: Any, compact_at: float, ratio: int) -> None:
     fragments, run = of_turns(drawn), replace(RUN, turn=1)

@@ -162,7 +162,7 @@ class Life:
         return json.dumps(message).encode()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     agent=st.sampled_from([AGENT, HANDING_IN]),
     script=st.lists(events, max_size=15),

@@ -88,7 +88,7 @@ def test_the_request_that_is_spoiled_is_sound() -> None:
 
 
 @given(st.sampled_from(paths(SOUND)), JSON)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_whatever_stands_in_a_request_it_is_judged(path: tuple[Any, ...], new: object) -> None:
     judged = judge(fresh_api(), replaced(SOUND, path, new))
     if isinstance(judged, Refusal):
@@ -96,7 +96,7 @@ def test_whatever_stands_in_a_request_it_is_judged(path: tuple[Any, ...], new: o
 
 
 @given(st.sampled_from(paths(SOUND)), JSON)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_it_is_judged_as_well_when_nothing_unseen_is_enforced(path: tuple[Any, ...], new: object) -> None:
     lenient = Api(clock=lambda: NOW, switches=Switches(unenforced=SWITCHABLE))
     judged = judge(lenient, replaced(SOUND, path, new))
@@ -107,7 +107,7 @@ def test_it_is_judged_as_well_when_nothing_unseen_is_enforced(path: tuple[Any, .
 
 
 @given(st.sampled_from(paths(BATCH)), JSON)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_whatever_stands_in_a_batch_it_is_read_or_refused(path: tuple[Any, ...], new: object) -> None:
     read = read_batch(json.dumps(replaced(BATCH, path, new)).encode())
     if isinstance(read, Refusal):
@@ -118,7 +118,7 @@ def test_whatever_stands_in_a_batch_it_is_read_or_refused(path: tuple[Any, ...],
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_what_was_read_before_changes_no_judgement(conversations: list[list[object]]) -> None:
     remembering = fresh_api()
     for messages in conversations:
@@ -132,7 +132,7 @@ def test_what_was_read_before_changes_no_judgement(conversations: list[list[obje
 
 
 @given(MESSAGES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_accepted_conversations_answer_each_call_once_in_the_next_message(messages: list[Any]) -> None:
     judged = judge(fresh_api(), body(messages=messages))
     if isinstance(judged, Refusal):

@@ -313,7 +313,7 @@ def both_worlds(valkey_url: str) -> Iterator[tuple[asyncio.Runner, World, World]
             runner.run(stack.aclose())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_both_stores_answer_alike_and_stand_alike(valkey_url: str, data: st.DataObject) -> None:
     with both_worlds(valkey_url) as (runner, memory, redis):

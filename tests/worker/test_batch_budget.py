@@ -118,7 +118,7 @@ def two_turns(request: ModelRequest, at_s: float) -> Reply:
     strikes=st.dictionaries(st.integers(1, 250), st.sampled_from(Strike), max_size=5),
     affordable=st.integers(0, 14),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_whoever_dies_no_budget_is_passed_and_nothing_stays_reserved(
     strikes: dict[int, Strike], affordable: int
 ) -> None:

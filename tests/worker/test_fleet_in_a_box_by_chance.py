@@ -28,7 +28,7 @@ plans = st.builds(
 
 
 @given(play=st.sampled_from(sorted(PLAYS)), plan=plans)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_whatever_happens_a_run_ends_once_and_keeps_every_promise(play: str, plan: Plan) -> None:
     over = play_out(PLAYS[play], plan)
     check_promises(over)
@@ -56,7 +56,7 @@ def refuses_first(play: Play) -> Play:
     agent=st.sampled_from([AGENT, STOPPING, WAITING]),
     plan=plans,
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_run_that_somebody_lets_go_on_comes_to_its_answer_whatever_happens(
     play: str, is_refused: bool, agent: Agent, plan: Plan
 ) -> None:
@@ -70,7 +70,7 @@ def test_a_run_that_somebody_lets_go_on_comes_to_its_answer_whatever_happens(
 
 
 @given(play=st.sampled_from(sorted(PLAYS)), fates=st.lists(st.sampled_from(Fate), max_size=25))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_while_its_worker_lives_no_turn_is_taken_by_another(play: str, fates: list[Fate]) -> None:
     over, quiet = play_out(PLAYS[play], Plan(fates=fates)), play_out(PLAYS[play])
     check_promises(over)

@@ -88,7 +88,7 @@ def test_an_agent_that_does_not_wait_fails_within_a_claim_and_a_sweep() -> None:
     ),
     fates=st.lists(st.sampled_from(Fate), max_size=15),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_call_takes_effect_twice_and_a_run_that_succeeds_lacks_none(
     play: str, strikes: dict[int, Strike], fates: list[Fate]
 ) -> None:
