@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hypothesis
 import pytest
+from hypothesis import settings
 from support.acl import acl_url
 from support.cluster import cluster_url
 from support.prometheus import promtool
@@ -17,6 +18,12 @@ __all__ = ["acl_url", "cluster_url", "promtool", "rabbitmq_url", "redis_server_u
 # An example that takes long on a busy machine proves nothing: whoever promises a time measures it.
 hypothesis.settings.register_profile("paceline", deadline=None)
 hypothesis.settings.load_profile("paceline")
+
+
+def pytest_configure() -> None:
+    """How long one example takes is no property of ours: other tests run beside it, on a machine that others use."""
+    settings.register_profile("suite", deadline=None)
+    settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")
