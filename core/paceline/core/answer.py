@@ -108,8 +108,10 @@ def _whole_answer(body: bytes) -> Answer:
 def _read(message: Mapping[str, Any], raw: str) -> Answer:
     content = message["content"]
     fragment = _fragment(raw, content)
-    usage, cost = _used(message["usage"], str(message["model"]))
     stop_reason = _stop_reason(message.get("stop_reason"))
+    # What is refused before anything was said is not billed, whatever it counted.
+    is_billed = stop_reason != "refusal" or bool(content)
+    usage, cost = _used(message["usage"], str(message["model"])) if is_billed else (Usage(), 0)
     return Answer(
         message_id=str(message.get("id", "")),
         model=str(message["model"]),

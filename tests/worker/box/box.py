@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Protocol
 
 from support.runs import BATCH, a_row
 
@@ -31,6 +32,7 @@ from paceline.store.port import BatchCounts, NewRun, OpenCall, RunRecord
 from paceline.tools import Tool, ToolResult
 from paceline.worker.call_result import call_result
 from paceline.worker.messages import TurnMessage
+from paceline.worker.model import ModelClient
 from paceline.worker.scripted_model import ModelRequest, Reply, ScriptedModel
 from paceline.worker.telemetry.tracer import Tracer
 
@@ -97,6 +99,12 @@ class Over:
     """What was done until then; step n of a plan is the n-th of these."""
 
 
+class BoxModel(ModelClient, Protocol):
+    """A ModelClient that keeps what was asked of it."""
+
+    requests: list[ModelRequest]
+
+
 class Box:
     """One run, two workers, and what may happen to them. `budget` is the batch's, in nano-dollars."""
 
@@ -109,6 +117,7 @@ class Box:
         tracer: Tracer | None = None,
         *,
         budget: int | None = None,
+        model: BoxModel | None = None,
     ) -> None:
         self._agent = agent
         self._budget = budget
@@ -121,7 +130,7 @@ class Box:
         self._workers: list[Worker] = []
         self.store = MemoryRunStore(self._now_ms, claim_seconds=SETTINGS.claim_seconds)
         self.broker = Broker(plan.fates, self._now_ms)
-        self.model = ScriptedModel(self._answer)
+        self.model = model or ScriptedModel(self._answer)
         self._play = play
         self._failed_calls = self._calls_at_cancel = 0
         self.charges: list[str] = []
