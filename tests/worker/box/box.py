@@ -271,13 +271,16 @@ def play_out(
     *,
     tools: Sequence[Tool] | None = None,
     tracer: Tracer | None = None,
+    budget: int | None = None,
 ) -> Over:
     """A run from its submission until nothing happens any more.
 
-    Workers have `tools` in place of the box's own, and tell a `tracer` what they write.
+    Workers have `tools` in place of the box's own, and tell a `tracer` what they write. `budget` is the batch's, in
+    nano-dollars.
     """
 
     async def main() -> Over:
-        return await Box(play, plan or Plan(), agent, TOOLS if tools is None else tools, tracer).play_out()
+        own_tools = TOOLS if tools is None else tools
+        return await Box(play, plan or Plan(), agent, own_tools, tracer, budget=budget).play_out()
 
     return run_in_virtual_time(main())
