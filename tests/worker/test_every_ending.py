@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -27,6 +28,11 @@ def always(reply: Reply) -> Play:
 
 def asks_on(request: ModelRequest, seen: int) -> Reply:
     return asks((f"c{request.turn}", "fetch", {}))
+
+
+def asks_on_slowly(request: ModelRequest, seen: int) -> Reply:
+    time.sleep(0.002)  # what a worker works is told by its own clock, which goes on in a box too
+    return asks_on(request, seen)
 
 
 def misses(request: ModelRequest, seen: int) -> Reply:
@@ -59,7 +65,7 @@ SCENARIOS: Mapping[StopReason, Callable[[], Over]] = {
     StopReason.FINISH_TOOL: lambda: play_out(always(asks(("f1", "finish", {"who": "Ada"}))), agent=HANDING_IN),
     StopReason.MAX_TURNS: lambda: play_out(asks_on, agent=limited(Limits(turns=2))),
     StopReason.TOKEN_BUDGET: lambda: play_out(asks_on, agent=limited(Limits(tokens=5_000))),
-    StopReason.TIME_BUDGET: lambda: play_out(asks_on, agent=limited(Limits(seconds=10))),
+    StopReason.TIME_BUDGET: lambda: play_out(asks_on_slowly, agent=limited(Limits(seconds=0.001))),
     StopReason.DEADLINE: lambda: play_out(asks_on, agent=limited(Limits(deadline_seconds=10))),
     StopReason.COST_BUDGET: lambda: play_out(asks_on, agent=limited(Limits(usd=0.05))),
     StopReason.BATCH_BUDGET: lambda: play_out(asks_on, agent=limited(Limits()), budget=50_000_000),
