@@ -31,7 +31,7 @@ from paceline.core.ids import AgentDigest, CallId, RunId
 from paceline.core.lifecycle import State
 from paceline.core.next_call import NextCall, next_call
 from paceline.core.request_fields import RequestFields
-from paceline.core.run import Overflow, Run, Streaks
+from paceline.core.run import Overflow, Run, Spent, Streaks
 from paceline.core.step import (
     CallModel,
     FailureKind,
@@ -55,6 +55,7 @@ from paceline.core.transcript import (
     user_text,
     weight,
 )
+from paceline.core.usage import Usage
 
 SEARCH = ToolSpec(name="search", path="t:search", description="Search.", input_schema={"type": "object"})
 READ = replace(SEARCH, name="read_result", path="paceline.tools:read_result")
@@ -191,6 +192,16 @@ def test_a_compaction_that_does_not_pay_is_not_made() -> None:
     soon_over = replace(AGENT, limits=replace(AGENT.limits, turns=40))
     assert due(fragments, tokens=125_000, agent=soon_over) is None, "10 turns to go"
     assert due(fragments, tokens=125_000, agent=replace(soon_over, limits=replace(AGENT.limits, turns=60))) is not None
+
+
+def test_tokens_that_are_left_bound_the_turns_that_are_expected() -> None:
+    """At 125,000 tokens sent, of which 77,471 are left."""
+    fragments, spent = conversation(40), Spent(usage=Usage(input=400_000))
+    for left, turns in ((77_471 * 28, 28), (77_471 * 28 - 1, 27), (10**9, 30)):
+        agent = replace(AGENT, limits=replace(AGENT.limits, tokens=400_000 + left))
+        assert sure(due(fragments, tokens=125_000, agent=agent, run=replace(RUN, spent=spent))).expected_turns == turns
+    poor = replace(AGENT, limits=replace(AGENT.limits, tokens=600_000))
+    assert due(fragments, tokens=125_000, agent=poor, run=replace(RUN, spent=spent)) is None, "for two turns more"
 
 
 def test_one_that_makes_little_room_is_not_made() -> None:

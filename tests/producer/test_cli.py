@@ -86,6 +86,16 @@ def test_submitting_prints_the_batch_and_again_adds_nothing(capsys: pytest.Captu
 
 
 @pytest.mark.usefixtures("prefix")
+def test_who_submits_is_told_what_is_done_otherwise_than_one_might_think(capsys: pytest.CaptureFixture[str]) -> None:
+    agent = Path("agent.yaml").read_text()
+    Path("long.yaml").write_text(f"{agent}\ncompact_at: 0.5\n")
+    note = "past compact_at (0.5 of its window) the API clears old tool results itself"
+    assert note in Said(capsys, "submit", "long.yaml", "--input", "rows.jsonl").err
+    assert note in Said(capsys, "doctor", "long.yaml").out
+    assert "note: " not in Said(capsys, "submit", "agent.yaml", "--input", "rows.jsonl").err
+
+
+@pytest.mark.usefixtures("prefix")
 def test_rows_are_submitted_while_the_broker_is_away_and_that_is_said_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,7 +140,7 @@ def compaction_due(
     clearing = _clearing(agent, fragments, run.cleared, least)
     if clearing is None:
         return None
-    compaction = _weighed(agent, clearing, tokens, expected_turns(turn=run.turn, limit=agent.limits.turns))
+    compaction = _weighed(agent, run, clearing, tokens)
     return compaction if must or (compaction.cleared_tokens >= least and compaction.worth.pays) else None
 
 
@@ -181,10 +181,17 @@ def _sides(before: int, after: int, rewritten: int, turns: int, prices: Prices) 
     return (None if read_before is None or read_after is None else turns * (read_before - read_after)), rewrite
 
 
-def _weighed(agent: Agent, clearing: _Clearing, tokens: int, turns: int) -> Compaction:
+def _turns_to_come(agent: Agent, run: Run, tokens: int) -> int:
+    """As many as are expected, but no more of so many tokens than `limits.tokens` leaves."""
+    turns, most = expected_turns(turn=run.turn, limit=agent.limits.turns), agent.limits.tokens
+    return turns if most is None else max(1, min(turns, (most - run.spent.tokens_at_most) // max(1, tokens)))
+
+
+def _weighed(agent: Agent, run: Run, clearing: _Clearing, tokens: int) -> Compaction:
     by_ratio = tokens * clearing.cleared_bytes // clearing.sent_bytes
     after = tokens - min(by_ratio, clearing.cleared_bytes // _MOST_BYTES_PER_TOKEN)
     kept = tokens * clearing.kept_bytes // clearing.sent_bytes
+    turns = _turns_to_come(agent, run, after)
     worth = weigh(before=tokens, after=after, rewritten=max(0, after - kept), turns=turns, prices=agent.priced_by)
     return Compaction(
         cleared=clearing.upto,
