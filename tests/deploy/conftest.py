@@ -1,5 +1,5 @@
 """What the tests of the deployment files may ask for."""
 
-from deploy.programs import compose, hadolint, helm, schemas
+from deploy.programs import build_packages, compose, hadolint, helm, schemas
 
-__all__ = ["compose", "hadolint", "helm", "schemas"]
+__all__ = ["build_packages", "compose", "hadolint", "helm", "schemas"]

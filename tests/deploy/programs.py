@@ -132,6 +132,12 @@ def hadolint() -> Path:
 
 
 @pytest.fixture(scope="session")
+def build_packages() -> Path:
+    """The folder with all that a wheel is built with."""
+    return tool("build")
+
+
+@pytest.fixture(scope="session")
 def schemas() -> Schemas:
     keda, operator = (_module(tool(f"{name}_models.py")) for name in ("scaledobject", "podmonitor"))
     return Schemas(

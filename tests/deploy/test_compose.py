@@ -22,8 +22,12 @@ FILE = ROOT / "docker-compose.yml"
 
 @pytest.fixture(scope="module")
 def services(compose: Compose, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Service]:
-    """All services of all profiles, as Compose reads them."""
-    read = compose.config(*PROFILES, file=with_fleet_env(tmp_path_factory.mktemp("compose")))
+    return read_services(compose, tmp_path_factory.mktemp("compose"))
+
+
+def read_services(compose: Compose, folder: Path) -> dict[str, Service]:
+    """All services of all profiles, as Compose reads them in this folder."""
+    read = compose.config(*PROFILES, file=with_fleet_env(folder))
     assert read.returncode == 0, read.stderr
     return dict(json.loads(read.stdout)["services"])
 
@@ -114,21 +118,20 @@ def test_the_server_keeps_what_it_is_given(services: Mapping[str, Service]) -> N
 
 
 def linked_root(folder: Path) -> Path:
-    """A folder that has all that is here."""
+    """A folder that has what is here, but for what is written there; never a user's own `fleet.env`."""
     for path in ROOT.iterdir():
-        if path.name != "docker-compose.yml":
+        if path.name not in ("docker-compose.yml", "fleet.env"):
             (folder / path.name).symlink_to(path)
     return folder
 
 
 def test_what_is_mounted_or_watched_is_there(compose: Compose, tmp_path: Path) -> None:
-    services = json.loads(compose.config(*PROFILES, file=with_fleet_env(linked_root(tmp_path))).stdout)[
-        "services"
-    ].values()
-    mounts = [mount for service in services for mount in service.get("volumes", [])]
-    watched = [watch["path"] for service in services for watch in service.get("develop", {}).get("watch", [])]
-    paths = [Path(path) for path in (*watched, *(mount["source"] for mount in mounts if mount["type"] == "bind"))]
-    assert watched
+    services = read_services(compose, linked_root(tmp_path)).values()
+    mounts = [mount for service in services for mount in service.get("volumes", []) if mount["type"] == "bind"]
+    watches = [watch for service in services for watch in service.get("develop", {}).get("watch", [])]
+    assert mounts
+    assert watches
+    paths = [Path(path) for path in (*(watch["path"] for watch in watches), *(mount["source"] for mount in mounts))]
     assert [str(path) for path in paths if not path.exists()] == []
 
 
@@ -147,7 +150,7 @@ def test_the_demo_ends_with_an_answer_for_every_row(services: dict[str, Service]
         for name in before:
             demo.start(name)
         for name in before:
-            wait_until(lambda name=name: demo.is_well(name), f"{name} is well")  # type: ignore[misc]
+            wait_until(lambda name=name: demo.is_well(name), f"{name} is well", timeout_s=60)  # type: ignore[misc]
         ended = demo.start("demo")
         assert ended.process.wait(60) == 0, ended.last_words(lines=20)
         assert re.search(rf"succeeded +final_answer +{ROWS}\b", ended.last_words(lines=20))

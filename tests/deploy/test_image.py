@@ -56,9 +56,12 @@ def test_what_is_pinned_is_all_that_the_package_asks_for() -> None:
         assert requirement.specifier.contains(pin.version), requirement.name
 
 
-def test_the_wheel_is_made_of_what_the_image_is_given_and_works_from_anywhere(tmp_path: Path) -> None:
+def test_the_wheel_is_made_of_what_the_image_is_given_and_works_from_anywhere(
+    build_packages: Path, tmp_path: Path
+) -> None:
     context, wheels = sent_to_the_builder(tmp_path / "context"), tmp_path / "wheels"
-    subprocess.run([*PIP, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(context)], check=True)
+    offline = ["--no-index", "--find-links", str(build_packages)]
+    subprocess.run([*PIP, "wheel", "--no-deps", *offline, "--wheel-dir", str(wheels), str(context)], check=True)
     paceline = installed(next(wheels.iterdir()), tmp_path / "venv")
     said = subprocess.run([str(paceline), "--help"], cwd=tmp_path, env={}, capture_output=True, text=True, check=True)
     assert "Usage: paceline" in said.stdout
