@@ -42,3 +42,10 @@ def test_another_broker_is_left_as_it_is() -> None:
 def test_a_cluster_is_refused_as_a_broker() -> None:
     with pytest.raises(UsageError, match="set PACELINE_BROKER_URL to a single server"):
         broker_address("redis+cluster://a:1,b:2")
+
+
+@pytest.mark.parametrize("url", ["redis://host:6379/0?password=secret", "unix:///path?username=u&password=secret"])
+def test_a_login_where_kombu_does_not_read_it_is_refused_without_being_shown(url: str) -> None:
+    with pytest.raises(UsageError, match="write user and password before the host") as refused:
+        broker_address(url)
+    assert "secret" not in str(refused.value)

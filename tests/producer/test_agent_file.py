@@ -241,6 +241,7 @@ def test_what_the_api_takes_is_passed_through_as_it_is(tmp_path: Path) -> None:
         ("thinking: {type: x}\n", "agent.yaml:3: thinking.type: claude-sonnet-5-5 takes no thinking of type 'x'"),
         ("effort: most\n", "agent.yaml:3: effort: expected 'low', 'medium', 'high', 'xhigh' or 'max', found 'most'"),
         ("output_config: {efort: low}\n", "agent.yaml:3: output_config.efort: unknown key: did you mean `effort`?"),
+        ("prices: cheap\n", "agent.yaml:3: prices: expected keys and values, found 'cheap'"),
         ("temperature: 0\n", "agent.yaml:3: temperature: the API refuses it since version 2026-10-21"),
         ("betas: [\n  made-up]\n", "agent.yaml:4: betas.0: 'made-up' is none of the betas"),
         (

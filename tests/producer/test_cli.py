@@ -16,10 +16,10 @@ from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import BatchName, RunId, run_id
 from paceline.core.lifecycle import State
 from paceline.producer import screen as screens
-from paceline.producer.cli import run_command
+from paceline.producer.cli import INTERRUPTED, run_command
 from paceline.producer.commands import batches
 from paceline.producer.embedded import FOLDER, embedded_valkey
-from paceline.producer.fleet import Fleet
+from paceline.producer.fleet import Batch, Fleet
 from paceline.store.port import TurnWrite
 
 
@@ -178,6 +178,20 @@ def test_waiting_ends_when_the_time_is_up(capsys: pytest.CaptureFixture[str]) ->
     assert "2 runs are not over after 0.05 s" in said.err
     assert "waiting: no worker is alive" in said.err
     assert "`paceline status nightly` shows" in said.err
+
+
+@pytest.mark.usefixtures("prefix")
+def test_waiting_that_is_interrupted_says_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    submitted(capsys)
+    monkeypatch.setattr(Batch, "wait", interrupted)
+    said = Said(capsys, "wait", "nightly")
+    assert said.code == INTERRUPTED
+    assert "batch nightly goes on; `paceline wait nightly` waits for it again" in said.err
 
 
 @pytest.mark.usefixtures("prefix")

@@ -65,6 +65,21 @@ async def test_a_record_that_is_away_leaves_the_last_page_as_it_is(caplog: pytes
 
 
 @pytest.mark.anyio
+async def test_a_record_that_is_back_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="paceline.exporter")
+    store = Away(FakeClock())
+    exporter = Exporter(store, None, every_seconds=60)
+    store.error = TimeoutError()
+    await exporter.try_to_renew()
+    store.error = None
+    await exporter.try_to_renew()
+    assert [record.getMessage() for record in caplog.records] == [
+        "the record cannot be read, the page stays as it is: it has not answered for 60 s",
+        "the record can be read again",
+    ]
+
+
+@pytest.mark.anyio
 async def test_a_broker_that_is_away_takes_only_its_own_series_along(caplog: pytest.LogCaptureFixture) -> None:
     async def away() -> Mapping[str, QueueState]:
         raise InfrastructureError("refused")

@@ -129,7 +129,7 @@ def test_a_batch_without_a_budget_gets_none_later(behind: MemoryFleet) -> None:
     assert len(list(behind.fleet.batch("nightly").records())) == 1
 
 
-@pytest.mark.parametrize("usd", [0, -1, float("nan"), float("inf"), 1e7])
+@pytest.mark.parametrize("usd", [0, -1, 1e-10, float("nan"), float("inf"), 1e7])
 def test_a_budget_is_more_than_nothing(behind: MemoryFleet, usd: float) -> None:
     with pytest.raises(UsageError, match="is none"):
         behind.fleet.submit(AGENT, ROWS, batch="nightly", budget_usd=usd)

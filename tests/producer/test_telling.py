@@ -103,7 +103,7 @@ def test_a_batch_without_workers_says_so() -> None:
 
 
 def test_holds_are_counted_by_reason_with_the_first_moment() -> None:
-    records = [a_held("the API has no room", 5_000), a_held("the API has no room", 9_000), a_held("retry", 0)]
+    records = [a_held("the API has no room.", 5_000), a_held("the API has no room.", 9_000), a_held("retry", 0)]
     reasons = why_runs_wait(a_status({State.ON_HOLD: 3}), [WORKER], records, now_ms=2_000)
     assert reasons == [
         "2 on hold: the API has no room; the first goes on in 3.0 s",
@@ -173,6 +173,24 @@ def test_a_run_that_is_not_over_says_what_it_is_at(behind: MemoryFleet, state: S
     run = submitted(behind)
     behind.fleet.loop.run(behind.driven(run).bring_to(state))
     assert stories.headline(behind.fleet.show(run)).endswith(f"is not over: {words}")
+
+
+def test_a_hold_that_the_api_tells_in_sentences_ends_in_one_full_stop(behind: MemoryFleet) -> None:
+    run = submitted(behind)
+    driven = behind.driven(run)
+
+    async def hold() -> None:
+        await driven.begin()
+        await behind.store.hold(driven.held, A_WRITE, seconds=20, reason="429. Try later.")
+
+    behind.fleet.loop.run(hold())
+    assert stories.headline(behind.fleet.show(run)).endswith(": 429. Try later.")
+
+
+def test_a_cancelled_run_is_told_as_that_and_no_more(behind: MemoryFleet) -> None:
+    run = submitted(behind)
+    behind.fleet.cancel(run)
+    assert stories.headline(behind.fleet.show(run)).endswith("was cancelled.")
 
 
 def test_open_calls_are_told_as_they_stand(behind: MemoryFleet) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import uuid
-from urllib.parse import urlsplit
 
 import pytest
+from redis.sentinel import MasterNotFoundError
 from support.acl import documented_rules, set_rules
 from support.runs import BATCH, Driven, a_call, a_result, a_row, ruled_out, submitted
 from support.tls import with_another_authority
@@ -15,7 +16,8 @@ from paceline.core.ids import CallId, Incarnation, batch_tag
 from paceline.core.lifecycle import State
 from paceline.core.tool_spec import Effect
 from paceline.core.transcript import user_text
-from paceline.store.connect import check_server, connect, without_password
+from paceline.store.border import border
+from paceline.store.connect import check_server, connect
 from paceline.store.port import Submitted, WorkerReport
 from paceline.store.record import RedisRunStore
 
@@ -146,7 +148,26 @@ def test_what_is_no_address_is_refused(url: str) -> None:
         connect(url)
 
 
-def test_no_password_is_shown() -> None:
-    shown = without_password("redis+cluster://user:secret@a:1,b:2")
-    assert "secret" not in shown
-    assert urlsplit(shown).username == "user"
+def test_what_is_wrong_with_an_address_is_told_without_its_password() -> None:
+    with pytest.raises(UsageError, match="'port'") as port:
+        connect("redis://:secret@host:port/0")
+    with pytest.raises(UsageError, match="write %2F for /") as sign:
+        connect("redis://user:se#cret@host:6379/0")
+    assert "secret" not in str(port.value)
+    assert "cret" not in str(sign.value) + str(sign.value.__cause__)
+
+
+async def test_a_server_that_says_nothing_is_told_of_before_anybody_gives_up_waiting() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://:secret@127.0.0.1:{silent.getsockname()[1]}/0"
+        store = connect(url)
+        with pytest.raises(InfrastructureError, match=r"has not answered for 0\.2 s; is it running") as told:
+            await check_server(store, url=url, within_seconds=0.2)
+        await store.aclose()
+    assert "secret" not in str(told.value)
+
+
+def test_sentinels_that_know_no_primary_are_told_of_in_words() -> None:
+    with pytest.raises(InfrastructureError, match="No master found for 'main'") as told, border():
+        raise MasterNotFoundError("No master found for 'main' : <redis.asyncio.client.Redis(<...>)> - ConnectionError")
+    assert "<redis" not in str(told.value)

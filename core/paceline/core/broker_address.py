@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from .errors import UsageError
+from .shown_address import without_password
 
 _REDIS = ("redis", "rediss", "unix", "sentinel")
 _SOCKET_OPTIONS: Mapping[str, Any] = MappingProxyType(
@@ -30,7 +31,7 @@ def broker_address(url: str, *, prefix: str = "paceline") -> BrokerAddress:
     """The broker as kombu names it, with its keys where the workers look for them.
 
     `unix://` and `sentinel://host,host/db?service=name` become kombu's own spelling; all else stays as it is.
-    UsageError for a Redis Cluster, over which no queue can be spread.
+    UsageError for a Redis Cluster, over which no queue can be spread, and for what kombu would not read.
     """
     scheme = urlsplit(url).scheme
     if scheme.endswith("+cluster"):
@@ -40,6 +41,7 @@ def broker_address(url: str, *, prefix: str = "paceline") -> BrokerAddress:
         )
     if scheme not in _REDIS:
         return BrokerAddress(url=url, is_redis=False)
+    _refuse_login_among_options(url)
     options = {**_SOCKET_OPTIONS, "global_keyprefix": f"{prefix}:broker:"}
     match scheme:
         case "unix":
@@ -49,6 +51,14 @@ def broker_address(url: str, *, prefix: str = "paceline") -> BrokerAddress:
             return BrokerAddress(url=_sentinel(url), transport_options=options | {"master_name": service})
         case _:
             return BrokerAddress(url=url, transport_options=options)
+
+
+def _refuse_login_among_options(url: str) -> None:
+    if {"username", "password"} & parse_qs(urlsplit(url).query).keys():
+        raise UsageError(
+            f"the broker cannot log in by what stands after the ? of {without_password(url)!r}: write user and "
+            "password before the host, redis://user:password@host:6379/0, or before the path, unix://user:password@/path"
+        )
 
 
 def _unix(url: str) -> str:

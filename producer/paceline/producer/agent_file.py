@@ -188,6 +188,8 @@ def _problem(error: ErrorDetails) -> Problem:
             return Problem(at=at, message=f"missing: add `{key}: {_EXAMPLES[key]}`, say")
         case "extra_forbidden":
             return Problem(at=at, message=_unknown_key(at))
+        case "model_type" | "dict_type":
+            return Problem(at=at, message=f"expected keys and values, found {_short(error['input'])}")
         case "string_pattern_mismatch":
             return Problem(at=at, message=f"expected {_NAME_RULE}, found {error['input']!r}")
         case _:

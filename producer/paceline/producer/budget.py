@@ -8,13 +8,15 @@ from paceline.core.prices import is_known
 from paceline.core.usage import NANO_USD
 from paceline.store.port import BatchInfo
 
+_LEAST_USD = 1 / NANO_USD
+"""What is less cannot be told from nothing."""
 _MOST_USD = 1_000_000.0
 """What is beyond cannot be counted exactly in the record."""
 
 
 def budget_nanousd(agent: Agent, usd: float) -> int:
     """The budget in nano-dollars. Raises UsageError for one that is none, or that cannot be kept."""
-    if not 0 < usd <= _MOST_USD:
+    if not _LEAST_USD <= usd <= _MOST_USD:
         raise UsageError(f"a budget of {usd:g} is none: give dollars, more than 0 and at most {_MOST_USD:,.0f}")
     if not is_known(agent.priced_by):
         raise UsageError(

@@ -15,7 +15,7 @@ from typing import Any
 
 from paceline.core.broker_address import broker_address
 from paceline.core.errors import PacelineError
-from paceline.store.connect import without_password
+from paceline.core.shown_address import without_password
 
 from .agent_file import load_agent_file
 from .embedded import FOLDER, running_server

@@ -56,14 +56,21 @@ class Exporter:
         try:
             async with asyncio.timeout(_LONGEST_READ_SECONDS):
                 await self.renew()
-        except (InfrastructureError, TimeoutError) as error:
-            if not self._is_away:  # and not again for as long as it lasts
-                log.warning("the record cannot be read, the page stays as it is: %s", error)
-            self._is_away = True
+        except InfrastructureError as error:
+            self._be_away(str(error))
+        except TimeoutError:
+            self._be_away(f"it has not answered for {_LONGEST_READ_SECONDS:g} s")
         except Exception:
             log.exception("a reading failed, the page stays as it is")
         else:
+            if self._is_away:
+                log.info("the record can be read again")
             self._is_away = False
+
+    def _be_away(self, why: str) -> None:
+        if not self._is_away:  # and not again for as long as it lasts
+            log.warning("the record cannot be read, the page stays as it is: %s", why)
+        self._is_away = True
 
     async def renew(self) -> None:
         """Read everything once. Raises InfrastructureError."""
@@ -133,7 +140,9 @@ async def _listen(runner: web.AppRunner, host: str, port: int) -> None:
     try:
         await web.TCPSite(runner, host, port).start()
     except OSError as error:
-        raise UsageError(f"nobody can listen at {host}:{port} ({error.strerror}): choose another --port") from error
+        raise UsageError(
+            f"nobody can listen at {host}:{port} ({error.strerror}): choose another --host or --port"
+        ) from error
     for address in runner.addresses:
         log.info("metrics are served at http://%s:%d/metrics", *address[:2])
 

@@ -151,6 +151,11 @@ def duration(seconds: float) -> str:
     return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
 
 
+def sentence(text: str) -> str:
+    """The text as a sentence: an API's own words often are one already."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def status_json(status: BatchStatus) -> dict[str, Any]:
     """Where a batch stands, as plain data."""
     info, counts = status.info, status.counts

@@ -31,7 +31,16 @@ from paceline.store.port import CallState
 
 from .doubts import clock, doubts_of
 from .fleet import RunStory
-from .progress import cache_share, count_text, dollars, duration, percent, possibly_billed, possibly_billed_json
+from .progress import (
+    cache_share,
+    count_text,
+    dollars,
+    duration,
+    percent,
+    possibly_billed,
+    possibly_billed_json,
+    sentence,
+)
 from .report import todo_for_run
 from .result import Result, cost_usd, result_of
 
@@ -61,18 +70,23 @@ def _ending(story: RunStory, result: Result) -> str:
             return f"succeeded: the model gave its answer in turn {result.turns}."
         case Status.QUEUED | Status.RUNNING:
             return f"is not over: it {_WHAT_RUNS_DO[run.state]}, in turn {run.turn}.{_hold(story)}{_doubts(story)}"
-        case Status.STOPPED | Status.FAILED | Status.CANCELLED:
+        case Status.CANCELLED:
+            return "was cancelled."
+        case Status.STOPPED | Status.FAILED:
             why = result.error.message if result.error else ""
             todo = todo_for_run(result.stop_reason, result.run_id) if result.stop_reason else ""
-            how = {Status.STOPPED: "was stopped", Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
-            return f"{how[result.status]} ({result.stop_reason}): {why}." + (f" What to do: {todo}." if todo else "")
+            how = "failed" if result.status is Status.FAILED else "was stopped"
+            told = f"{how} ({result.stop_reason}): {sentence(why)}"
+            return told + (f" What to do: {sentence(todo)}" if todo else "")
         case _:
             assert_never(result.status)
 
 
 def _hold(story: RunStory) -> str:
     run = story.record.run
-    return f" On hold until {clock(run.hold_until_ms)}: {run.hold_reason}." if run.state is State.ON_HOLD else ""
+    if run.state is not State.ON_HOLD:
+        return ""
+    return f" On hold until {clock(run.hold_until_ms)}: {sentence(run.hold_reason)}"
 
 
 def _doubts(story: RunStory) -> str:

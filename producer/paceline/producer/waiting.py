@@ -60,7 +60,7 @@ def _holds(records: Iterable[RunRecord], now_ms: int) -> list[str]:
     by_reason = Counter(run.hold_reason for run in held)
     first = {reason: min(run.hold_until_ms for run in held if run.hold_reason == reason) for reason in by_reason}
     return [
-        f"{count} on hold: {reason}; the first goes on {_in(first[reason] - now_ms)}"
+        f"{count} on hold: {reason.removesuffix('.')}; the first goes on {_in(first[reason] - now_ms)}"
         for reason, count in by_reason.most_common()
     ]
 

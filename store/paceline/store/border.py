@@ -22,8 +22,13 @@ def border() -> Iterator[None]:
             raise Bug(f"a script of the record failed: {error}") from error
         raise InfrastructureError(f"Redis refused a command of the record: {error}") from error
     except (RedisError, RedisClusterException) as error:
-        raise InfrastructureError(f"the record in Redis could not be reached or written: {error}") from error
+        raise InfrastructureError(f"the record in Redis could not be reached or written: {plain(error)}") from error
     _heed_cancellation()
+
+
+def plain(error: Exception) -> str:
+    """What an error of redis-py says, in words: of sentinels that know no primary it adds how it would ask each."""
+    return str(error).partition(" : <")[0]
 
 
 def _heed_cancellation() -> None:

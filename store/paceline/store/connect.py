@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,7 +18,9 @@ from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import AuthenticationError, RedisClusterException, RedisError
 
 from paceline.core.errors import InfrastructureError, UsageError
+from paceline.core.shown_address import why_not_an_address, without_password
 
+from .border import plain
 from .durability import Durability
 from .durable import DurableRunStore
 from .primaries import infos
@@ -31,6 +34,7 @@ _SOCKET_OPTIONS: dict[str, Any] = {
     # A server that restarts, or drops its connections, is waited for: every command may be carried out twice.
     "retry": Retry(ExponentialWithJitterBackoff(base=0.02, cap=1.0), 8),
 }
+_CHECK_SECONDS = 15.0
 _CONNECTIONS = 48
 """Scripts take a fraction of a millisecond: a few dozen connections serve hundreds of turns in flight."""
 _WAITING_CONNECTIONS = 512
@@ -61,8 +65,9 @@ def connect(
     connections = _CONNECTIONS if durability is Durability.FAST else _WAITING_CONNECTIONS
     try:
         client = _client(url, connections)
-    except ValueError as error:
-        raise UsageError(_not_an_address(url, error)) from error
+    except ValueError:
+        # Not from the error: it may quote what must not be shown.
+        raise UsageError(_not_an_address(url, connections)) from None
     options: dict[str, Any] = {
         "prefix": prefix,
         "claim_seconds": claim_seconds,
@@ -73,18 +78,12 @@ def connect(
     return DurableRunStore(client, durability=durability, **options)
 
 
-def without_password(url: str) -> str:
-    """The URL as it may be shown."""
-    parts = urlsplit(url)
-    if not parts.password:
-        return url
-    return url.replace(f":{parts.password}@", ":***@", 1)
-
-
-def _not_an_address(url: str, error: ValueError) -> str:
+def _not_an_address(url: str, connections: int) -> str:
     # Of a scheme that it does not know, redis-py would tell those that it knows, which are not all of ours.
-    why = f" ({error})" if url.partition("://")[0] in _SCHEMES else ""
-    return f"{without_password(url)!r} is not a Redis URL{why}: {_KNOWN_FORMS}"
+    is_known = url.partition("://")[0] in _SCHEMES
+    why = why_not_an_address(url, lambda read: _client(read, connections)) if is_known else ""
+    told = f" ({why})" if why else ""
+    return f"{without_password(url)!r} is not a Redis URL{told}: {_KNOWN_FORMS}"
 
 
 def _client(url: str, connections: int) -> Redis:
@@ -160,19 +159,28 @@ class ServerProblem:
     fix: str
 
 
-async def check_server(store: RedisRunStore, *, url: str = "") -> list[ServerProblem]:
+async def check_server(
+    store: RedisRunStore, *, url: str = "", within_seconds: float = _CHECK_SECONDS
+) -> list[ServerProblem]:
     """What is wrong with the servers behind the record. InfrastructureError if they cannot be asked at all."""
     where = f" at {without_password(url)}" if url else ""
     try:
-        found = await infos(store.redis)
-        policy = await _setting(store.redis, "maxmemory-policy")
+        # Somebody waits for the answer, and not as long as a worker, which bears with a server that restarts.
+        async with asyncio.timeout(within_seconds):
+            found = await infos(store.redis)
+            policy = await _setting(store.redis, "maxmemory-policy")
     except AuthenticationError as error:
         raise InfrastructureError(
             f"Redis{where} refuses the login ({error}); set user and password in PACELINE_REDIS_URL"
         ) from error
+    except TimeoutError as error:
+        raise InfrastructureError(
+            f"Redis{where} has not answered for {within_seconds:g} s; is it running and well, and is "
+            "PACELINE_REDIS_URL right (rediss:// only where the port speaks TLS)?"
+        ) from error
     except (RedisError, RedisClusterException, OSError) as error:
         raise InfrastructureError(
-            f"Redis{where} cannot be reached ({error}); is it running, and is PACELINE_REDIS_URL right?"
+            f"Redis{where} cannot be reached ({plain(error)}); is it running, and is PACELINE_REDIS_URL right?"
         ) from error
     durability = store.durability if isinstance(store, DurableRunStore) else Durability.FAST
     return [

@@ -52,6 +52,9 @@ def wait(
             tell_why()
             on_screen.say(f"`paceline status {batch}` shows where it stands")
             raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            on_screen.say(f"interrupted: batch {batch} goes on; `paceline wait {batch}` waits for it again")
+            raise
     if as_json:
         print_json(status_json(status))
     else:
