@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -19,8 +22,9 @@ from paceline.core.step import FailureKind
 from paceline.core.tool_spec import ToolSpec
 from paceline.store.memory import MemoryRunStore
 from paceline.tools import Registry
-from paceline.worker.desk import Desk
+from paceline.worker.desk import GIVING_BACK_SECONDS, Desk
 from paceline.worker.problems import Problems
+from paceline.worker.process import LEAVING_SECONDS, close, retire
 from paceline.worker.scripted_model import ModelRequest, Reply, ScriptedModel, asks, fails
 from paceline.worker.settings import Settings
 from paceline.worker.turn import take_turn
@@ -84,6 +88,32 @@ def test_a_worker_that_ends_does_not_wait_for_the_record_for_ever() -> None:
             await desk.until_written(desk.store.now_ms)
 
     run_in_virtual_time(give_up())
+
+
+def test_a_worker_that_ends_waits_neither_for_what_is_silent_nor_for_what_holds_on() -> None:
+    class Silent(MemoryRunStore):
+        async def retire(self, incarnation: Incarnation) -> None:
+            await asyncio.sleep(math.inf)
+
+        async def aclose(self) -> None:
+            await asyncio.sleep(math.inf)
+
+    async def hold_on(released: asyncio.Event) -> None:
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(LEAVING_SECONDS)
+
+    async def end() -> float:
+        loop, desk, released = asyncio.get_running_loop(), a_desk(Silent(FakeClock())), asyncio.Event()
+        desk.background.append(asyncio.ensure_future(hold_on(released)))
+        await asyncio.sleep(0)
+        began = loop.time()
+        await retire(desk)
+        await close(desk)
+        released.set()
+        return loop.time() - began
+
+    assert run_in_virtual_time(end()) + GIVING_BACK_SECONDS < LEAVING_SECONDS
 
 
 def test_an_id_that_is_only_mentioned_is_not_used_again() -> None:

@@ -41,7 +41,9 @@ Send = Callable[[Sequence[Message]], None]
 
 LEAVING_SECONDS = 10.0
 """By how much a process may outlive its grace: more than giving back, retiring and closing take at most."""
-_RETIRING_SECONDS = 2.0
+_STOPPING_SECONDS = 0.5
+"""For beat and sweep, which have nothing to do but heed that they are cancelled."""
+_RETIRING_SECONDS = 1.5
 _CLOSING_SECONDS = 3.0
 """As long as what is still to be exported may take."""
 
@@ -182,7 +184,7 @@ async def retire(desk: Desk) -> None:
     for task in desk.background:
         task.cancel()
     if desk.background:
-        await asyncio.wait(desk.background, timeout=_RETIRING_SECONDS)
+        await asyncio.wait(desk.background, timeout=_STOPPING_SECONDS)
     try:
         async with asyncio.timeout(_RETIRING_SECONDS):
             await desk.leave_timers()
@@ -194,7 +196,7 @@ async def retire(desk: Desk) -> None:
 
 async def close(desk: Desk) -> None:
     """Give connections back, and let what is told of runs go out, if anybody takes it in time."""
-    for closing in (desk.model.aclose, desk.store.aclose):
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSING_SECONDS):
-                await closing()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSING_SECONDS):
+            await desk.store.aclose()
+            await desk.model.aclose()
