@@ -113,10 +113,14 @@ def test_a_call_adds_how_long_its_tool_took(is_error: bool, error_type: str) -> 
     entry = CallRan(
         turn=2, call="c1", tool="search", attempt=1, at_ms=5, took_ms=30, worker="w", is_error=is_error, result_chars=3
     )
-    assert counted.call_ran(entry) == {
+    assert counted.call_ran("oncall", entry) == {
         f"gen_ai_execute_tool_duration_seconds|search|{error_type}|40": 1,
         f"gen_ai_execute_tool_duration_seconds|search|{error_type}|sum": 30,
     }
+    assert set(counted.call_ran("other", entry)) == {
+        f"gen_ai_execute_tool_duration_seconds|other|{error_type}|40",
+        f"gen_ai_execute_tool_duration_seconds|other|{error_type}|sum",
+    }, "however many tools there are of agents without end, they have one series"
 
 
 def test_a_failed_model_call_takes_time_too() -> None:

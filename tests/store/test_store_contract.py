@@ -585,7 +585,7 @@ async def test_a_call_is_claimed_before_it_runs(world: World) -> None:
     await driven.in_tools(a_call("c1"), a_call("c2"))
     claim = a_claim("worker-2", longest_seconds=60)
     begun = await world.store.begin_call(driven.run_id, 1, CallId("c1"), claim)
-    assert begun == CallBegun(call=a_call("c1"), attempt=1, agent=BATCH.agent)
+    assert begun == CallBegun(call=a_call("c1"), attempt=1, agent=BATCH.agent, label="oncall")
     claimed, other = await world.store.open_call_states(driven.run_id)
     assert (claimed.attempt, claimed.owner, claimed.claim_until_ms) == (1, "worker-2", world.clock.now_ms + 60_000)
     assert (other.attempt, other.owner) == (0, "")
@@ -816,7 +816,7 @@ async def test_a_tool_is_asked_under_a_claim_that_says_so(world: World) -> None:
     await world.let_pass(31)
     begun = await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim("worker-3", nonce="n"))
     doubt = Doubt(asked=Asked.TOOL, worker="worker-2", began_ms=began_ms)
-    assert begun == CallBegun(call=a_call("c1", Effect.ONCE), attempt=2, agent=BATCH.agent, doubt=doubt)
+    assert begun == CallBegun(call=a_call("c1", Effect.ONCE), attempt=2, agent=BATCH.agent, label="oncall", doubt=doubt)
     assert await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim("worker-3", nonce="n")) == begun
     nothing_to_say = await world.store.resolve(driven.run_id, CallId("c1"), ruled_out("c1"))
     assert nothing_to_say is Resolved.NOT_IN_DOUBT, "the tool is asked first"
@@ -833,7 +833,7 @@ async def test_a_call_that_its_tool_rules_out_may_run(world: World) -> None:
     assert await world.store.rule_out(asked, ruled_out("c1", Source.RECONCILE)) is Written.WRITTEN
     assert await world.store.rule_out(asked, ruled_out("c1", Source.RECONCILE)) is Written.LOST
     begun = await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim())
-    assert begun == CallBegun(call=a_call("c1", Effect.ONCE), attempt=3, agent=BATCH.agent)
+    assert begun == CallBegun(call=a_call("c1", Effect.ONCE), attempt=3, agent=BATCH.agent, label="oncall")
 
 
 async def test_a_tool_that_cannot_say_leaves_it_to_a_person_and_the_lost_try_is_remembered(world: World) -> None:

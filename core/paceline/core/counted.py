@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from . import metrics
+from .ids import OTHER_AGENTS
 from .ledger import CallRan, Entry, ModelCalled, PossiblyBilled
 from .lifecycle import State
 from .metrics import Counts, field, observed
@@ -109,10 +110,11 @@ def _so_far(run: Run) -> int:
 # Calls
 
 
-def call_ran(entry: CallRan) -> Counts:
-    """A tool that the agent has was run."""
+def call_ran(label: str, entry: CallRan) -> Counts:
+    """A tool was run that the agent has; `label` as its run's."""
+    tool = metrics.OTHER_TOOLS if label == OTHER_AGENTS else metrics.label(entry.tool)
     error_type = metrics.TOOL_ERROR if entry.is_error else ""
-    return observed(metrics.TOOL_SECONDS, metrics.label(entry.tool), error_type, stored=entry.took_ms)
+    return observed(metrics.TOOL_SECONDS, tool, error_type, stored=entry.took_ms)
 
 
 # Ends

@@ -77,6 +77,8 @@ MODEL_ERRORS = ("transient", "throttled", "refused")
 """Kinds of `step.FailureKind` with which a model was asked and brought no answer."""
 AGENTS_COUNTED = 200
 """Agents that have series of their own; what further ones do is counted together, as `ids.OTHER_AGENTS`."""
+OTHER_TOOLS = "other"
+"""Under this all tools of those are counted: they may be of any number too."""
 
 _MILLI, _MILLIONTHS = 1_000, 1_000_000
 _CALL_SECONDS = tuple(0.01 * 2**doubling for doubling in range(17))

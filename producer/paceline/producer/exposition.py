@@ -90,7 +90,7 @@ def _known_labels(
             models = {metrics.label(agent.model) for agent in agents.values()}
             return product(sorted(models), ("", *metrics.MODEL_ERRORS))
         case ("gen_ai_tool_name", "error_type"):
-            tools = {metrics.label(tool) for agent in agents.values() for tool in agent.tools}
+            tools = {metrics.OTHER_TOOLS, *(metrics.label(tool) for agent in agents.values() for tool in agent.tools)}
             return product(sorted(tools), ("", metrics.TOOL_ERROR))
         case ("agent" | "gen_ai_agent_name", *_):
             named = sorted({(name,) for name in agents} | {labels[:1] for labels in found[metrics.ACTIVE_RUNS.name]})

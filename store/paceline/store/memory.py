@@ -405,7 +405,8 @@ class MemoryRunStore:
             if not call.attempt and call.call.effect is not Effect.ONCE:
                 self._count(counted.waited(Queue.TOOLS, record.run.sent_ms, self._now_ms()))
             call.claim_for(claim, self._now_ms())
-        return CallBegun(call=call.call, attempt=call.attempt, agent=record.run.agent, doubt=call.doubt)
+        run = record.run
+        return CallBegun(call=call.call, attempt=call.attempt, agent=run.agent, doubt=call.doubt, label=run.label)
 
     async def finish_call(self, held: CallClaim, result: CallResult) -> CallStored:
         record = self._find(held.run_id)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from paceline.core.agent import Agent
 from paceline.core.endings import Outcome
-from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId
+from paceline.core.ids import OTHER_AGENTS, AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId
 from paceline.core.ledger import CallRan, EffectInDoubt, EffectRuledOut, Entry, Redriven
 from paceline.core.lifecycle import State
 from paceline.core.metrics import Counts, HoldReason
@@ -232,6 +232,8 @@ class CallBegun:
     attempt: int
     """1 for the first try; it is the fence of this claim."""
     agent: AgentDigest
+    label: str = OTHER_AGENTS
+    """As the run is counted."""
     doubt: Doubt | None = None
     """Set: the tool may not run. It is to be asked what became of the try that is in doubt."""
 

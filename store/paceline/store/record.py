@@ -285,6 +285,7 @@ class RedisRunStore:
             attempt=int(answer[2]),
             agent=AgentDigest(answer[3].decode()),
             doubt=encoding.read_doubt(answer[4]),
+            label=answer[5].decode(),
         )
 
     async def finish_call(self, held: CallClaim, result: CallResult) -> CallStored:

@@ -46,7 +46,7 @@ async def run_call(desk: Desk, run_id: RunId, turn: int, call_id: CallId) -> Ran
 
 
 async def _begin(desk: Desk, run_id: RunId, turn: int, call_id: CallId, claim: ClaimRequest) -> CallBegun | NotBegun:
-    """ClaimRequest the call, and have its agent at hand."""
+    """Claim the call, and have its agent at hand."""
     loop = asyncio.get_running_loop()
     while True:
         asked_at = loop.time()
@@ -61,7 +61,8 @@ async def _begin(desk: Desk, run_id: RunId, turn: int, call_id: CallId, claim: C
 
 async def run_inline(desk: Desk, agent: Agent, run: Run, call: OpenCall) -> CallResult:
     """Run a call inside its turn's own task: it only reads, so it needs no claim of its own."""
-    return await _execute(desk, agent, run.run_id, run.turn, call, attempt=1)
+    ran = await _execute(desk, agent, run.run_id, run.turn, call, attempt=1)
+    return _counted(ran, agent, call, run.label)
 
 
 async def _guarded(desk: Desk, held: CallClaim, begun: CallBegun, began_ms: int) -> RanCall:
@@ -114,7 +115,7 @@ async def _carry_out(desk: Desk, held: CallClaim, begun: CallBegun) -> RanCall:
         await desk.until_written(lambda: desk.store.recover_call(held))
         desk.send_later(once_more(held), seconds=_TOOLS_RETRY_SECONDS)
         return _NOT_OURS
-    return await store_result(desk, held, result)
+    return await store_result(desk, held, _counted(result, agent, begun.call, begun.label))
 
 
 async def _cut(desk: Desk, held: CallClaim, begun: CallBegun, began_ms: int) -> RanCall:
@@ -144,9 +145,13 @@ async def _execute(desk: Desk, agent: Agent, run_id: RunId, turn: int, call: Ope
     began = time.monotonic()
     result = await _tool_result(desk, agent, run_id, turn, call, attempt)
     took_ms = int((time.monotonic() - began) * 1000)
-    ran = call_result(turn, call, result, attempt=attempt, took_ms=took_ms, worker=desk.incarnation)
-    is_tools = call.answer is None and call.tool in agent.tools_by_name
-    return replace(ran, counts=counted.call_ran(ran.entry)) if is_tools else ran
+    return call_result(turn, call, result, attempt=attempt, took_ms=took_ms, worker=desk.incarnation)
+
+
+def _counted(ran: CallResult, agent: Agent, call: OpenCall, label: str) -> CallResult:
+    """The result with what it adds to the metrics. What the model made up is no tool."""
+    was_run = call.answer is None and call.tool in agent.tools_by_name
+    return replace(ran, counts=counted.call_ran(label, ran.entry)) if was_run else ran
 
 
 async def _tool_result(desk: Desk, agent: Agent, run_id: RunId, turn: int, call: OpenCall, attempt: int) -> ToolResult:

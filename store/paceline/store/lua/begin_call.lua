@@ -1,8 +1,8 @@
 -- begin_call: claim a call; the intent is on record before the tool starts.
--- -> {ok, spec, attempt, agent, doubt} | {missing | stale | done | busy | waits | in_doubt | cancelled}
+-- -> {ok, spec, attempt, agent, doubt, label} | {missing | stale | done | busy | waits | in_doubt | cancelled}
 -- ARGV turn call owner nonce longest_ms
 local wanted, call, mine, nonce, longest_ms = take(), take(), take(), take(), take_number()
-local state, turn, cancel, agent, sent = get('state', 'turn', 'cancel', 'agent', 'sent')
+local state, turn, cancel, agent, sent, label = get('state', 'turn', 'cancel', 'agent', 'sent', 'label')
 if not state then
   return {'missing'}
 end
@@ -16,7 +16,7 @@ end
 local attempt, owner, _, held_by, _, losses = claim_of(call)
 local doubt = redis.call('HGET', calls_key, call .. ':doubt') or ''
 if owner ~= '' then
-  return held_by == nonce and {'ok', spec, attempt, agent, doubt} or {'busy'}
+  return held_by == nonce and {'ok', spec, attempt, agent, doubt, label or 'other'} or {'busy'}
 end
 if cancel == '1' then
   return {'cancelled'}
@@ -32,4 +32,4 @@ if attempt == 0 and not is_once(call) then
   observe_wait('paceline.tools', tonumber(sent))
 end
 set_claim(call, attempt + 1, mine, now + longest_ms + timeout_ms, nonce, now, losses)
-return {'ok', spec, attempt + 1, agent, doubt}
+return {'ok', spec, attempt + 1, agent, doubt, label or 'other'}
