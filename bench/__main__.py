@@ -7,13 +7,15 @@ import json
 import signal
 import sys
 from dataclasses import asdict
+from itertools import product
 
 from .figures import Round, figures
 from .history import measure_history
-from .report import as_json, as_table, machine
-from .stage import Stage, set_stage
+from .report import as_json, as_table, machine, prices_as_table
+from .stage import Stage, Watching, set_stage
 from .submission import measure_check, measure_submission
 from .variants import Variant, measure
+from .watched import WatchedRound, prices
 from .work import Work
 
 
@@ -30,15 +32,29 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that no process is left behind
     short = Work(runs=options.runs, turns=10, calls=options.calls)
     long = Work(runs=options.at_once, turns=1000 if options.long else 100, calls=options.calls)
-    with set_stage(latency_seconds=options.latency, concurrency=options.at_once) as stage:
-        _round(stage, Work(runs=options.at_once, turns=3, calls=options.calls), options.at_once)  # imports, connections
-        rounds = [_round(stage, short, options.at_once) for _ in range(options.rounds)]
-        found = figures(rounds, _round(stage, long, options.at_once))
+    warm_up = Work(runs=options.at_once, turns=3, calls=options.calls)  # imports, connections
+    with set_stage(latency_seconds=options.latency, concurrency=options.at_once, watching=list(Watching)) as stage:
+        _watched_round(stage, warm_up, options.at_once)
+        watched = [_watched_round(stage, short, options.at_once) for _ in range(options.rounds)]
+        found = {}
+        if not options.watching:
+            _round(stage, warm_up, options.at_once)
+            rounds = [_round(stage, short, options.at_once) for _ in range(options.rounds)]
+            found = figures(rounds, _round(stage, long, options.at_once))
     if options.json:
-        print(as_json(found))
+        print(as_json(found, prices(watched)))
     else:
         print(f"{short.runs} runs of {short.turns} turns, {short.calls} calls a turn; {machine()}\n")
-        print(as_table(found))
+        print("\n\n".join([*([as_table(found)] if found else []), prices_as_table(prices(watched))]))
+
+
+def _watched_round(stage: Stage, work: Work, at_once: int) -> WatchedRound:
+    """What is told of the work, in each of the ways and for each of the fleet's variants."""
+    costs = {}
+    for variant, watching in product((Variant.INLINE, Variant.CHORD), Watching):
+        cost = costs[variant, watching] = measure(stage, variant, work, at_once=at_once, watching=watching)
+        print(f"{variant}, {watching}: {cost.cpu_ms_per_turn:.2f} ms a turn", file=sys.stderr)
+    return costs
 
 
 def _round(stage: Stage, work: Work, at_once: int) -> Round:
@@ -65,6 +81,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="What a turn costs, beside the bare client.")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--long", action="store_true", help="long runs of 1000 turns in place of 100; takes minutes")
+    parser.add_argument("--watching", action="store_true", help="only this: what metrics and traces cost a turn")
     parser.add_argument(
         "--history", action="store_true", help="only this: a turn after 10 turns and after 1000, with as many bytes"
     )

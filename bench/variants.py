@@ -15,7 +15,7 @@ from paceline.store.keys import Keys
 from paceline.tools import Registry
 
 from .gauges import ServerReading, cpu_seconds, stored_bytes
-from .stage import Stage
+from .stage import Crew, Stage, Watching
 from .work import MAX_TOKENS, MODEL, SYSTEM, Work
 
 _TIMEOUT_SECONDS = 1800.0
@@ -44,15 +44,16 @@ class Cost:
         return 1000 * sum(self.cpu_seconds.values()) / self.work.all_turns
 
 
-def measure(stage: Stage, variant: Variant, work: Work, *, at_once: int) -> Cost:
+def measure(stage: Stage, variant: Variant, work: Work, *, at_once: int, watching: Watching = Watching.METRICS) -> Cost:
     """Do the work once, and say what it cost."""
+    crew = stage.crews[watching]
     match variant:
         case Variant.FLOOR:
             return _floor(stage, work, at_once)
         case Variant.INLINE:
-            return _fleet(stage, work, "bench.look_tools:look_inline")
+            return _fleet(stage, crew, work, "bench.look_tools:look_inline")
         case Variant.CHORD:
-            return _fleet(stage, work, "bench.look_tools:look_in_chord")
+            return _fleet(stage, crew, work, "bench.look_tools:look_in_chord")
 
 
 def _floor(stage: Stage, work: Work, at_once: int) -> Cost:
@@ -67,11 +68,11 @@ def _floor(stage: Stage, work: Work, at_once: int) -> Cost:
     return Cost(work=work, cpu_seconds={"floor": cpu_seconds(floor.pid) - before})
 
 
-def _fleet(stage: Stage, work: Work, tool_path: str) -> Cost:
-    pids = {"server": stage.server_pid, "worker": stage.worker.pid, "driver": os.getpid()}
+def _fleet(stage: Stage, crew: Crew, work: Work, tool_path: str) -> Cost:
+    pids = {"server": stage.server_pid, "worker": crew.worker.pid, "driver": os.getpid()}
     reading, before = ServerReading.of(stage.redis), {name: _own_cpu_seconds(pid) for name, pid in pids.items()}
-    batch = _submit(stage, work, tool_path)
-    batch.wait(_TIMEOUT_SECONDS, on_status=lambda _: _check_alive(stage))
+    batch = _submit(crew, work, tool_path)
+    batch.wait(_TIMEOUT_SECONDS, on_status=lambda _: _check_alive(crew))
     after = {name: _own_cpu_seconds(pid) for name, pid in pids.items()}
     server = ServerReading.of(stage.redis).since(reading)
     _check(batch, work)
@@ -79,12 +80,12 @@ def _fleet(stage: Stage, work: Work, tool_path: str) -> Cost:
         work=work,
         cpu_seconds={name: after[name] - before[name] for name in pids},
         server=server,
-        stored_bytes=stored_bytes(stage.redis, Keys("paceline"), [record.run.run_id for record in batch.records()]),
+        stored_bytes=stored_bytes(stage.redis, Keys(crew.prefix), [record.run.run_id for record in batch.records()]),
     )
 
 
-def _check_alive(stage: Stage) -> None:
-    if stage.worker.poll() is not None:
+def _check_alive(crew: Crew) -> None:
+    if crew.worker.poll() is not None:
         raise RuntimeError("the worker ended; what it said stands above")
 
 
@@ -96,7 +97,7 @@ def _own_cpu_seconds(pid: int) -> float:
     return cpu_seconds(pid)
 
 
-def _submit(stage: Stage, work: Work, tool_path: str) -> Batch:
+def _submit(crew: Crew, work: Work, tool_path: str) -> Batch:
     agent = Agent(
         name="bench",
         model=MODEL,
@@ -106,7 +107,7 @@ def _submit(stage: Stage, work: Work, tool_path: str) -> Batch:
         limits=Limits(turns=None, tokens=None, seconds=None, usd=1e6, repeats=None),
     )
     rows = [{"id": str(number), "prompt": work.prompt} for number in range(work.runs)]
-    return stage.fleet.submit(AgentFile(agent=agent, template=None), rows, batch=f"bench-{secrets.token_hex(4)}")
+    return crew.fleet.submit(AgentFile(agent=agent, template=None), rows, batch=f"bench-{secrets.token_hex(4)}")
 
 
 def _check(batch: Batch, work: Work) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from . import metrics
@@ -17,9 +16,10 @@ from .usage import Usage
 
 def added(*counts: Counts) -> Counts:
     """All of these together."""
-    total: Counter[str] = Counter()
+    total: dict[str, int] = {}
     for each in counts:
-        total.update(each)
+        for name, by in each.items():
+            total[name] = total.get(name, 0) + by
     return total
 
 
@@ -55,13 +55,13 @@ def _of_entry(label: str, model: str, entry: Entry) -> Counts:
 
 
 def _used(label: str, model: str, usage: Usage) -> Counts:
-    used = {
-        metrics.INPUT_TOKENS: usage.all_input,
-        metrics.CACHE_READ_TOKENS: usage.cache_read,
-        metrics.CACHE_WRITE_TOKENS: usage.cache_write,
-        metrics.OUTPUT_TOKENS: usage.output,
-    }
-    return {field(metric, model, label): tokens for metric, tokens in used.items() if tokens}
+    used = (
+        (metrics.INPUT_TOKENS, usage.all_input),
+        (metrics.CACHE_READ_TOKENS, usage.cache_read),
+        (metrics.CACHE_WRITE_TOKENS, usage.cache_write),
+        (metrics.OUTPUT_TOKENS, usage.output),
+    )
+    return {field(metric, model, label): tokens for metric, tokens in used if tokens}
 
 
 def model_failed(model: str, error_type: str, took_ms: int) -> Counts:
@@ -94,7 +94,7 @@ def context_used(run: Run, model: str, entries: Sequence[Entry]) -> ContextUsed 
 
 def _crossings(run: Run, used: ContextUsed | None) -> Counts:
     """The thresholds that a run has passed for the first time."""
-    if used is None:
+    if used is None or used.millionths == _so_far(run):
         return metrics.NOTHING
     return {
         field(metrics.CONTEXT_CROSSINGS, run.label, used.model, threshold): 1

@@ -7,11 +7,13 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
+from paceline.core.counted import added
 from paceline.core.endings import Outcome
 from paceline.core.errors import Bug, NewerVersion
 from paceline.core.ids import (
@@ -30,7 +32,7 @@ from paceline.core.ledger import EffectInDoubt, EffectRuledOut, Entry, Redriven
 from paceline.core.ledger import decode as decode_entry
 from paceline.core.ledger import encode as encode_entry
 from paceline.core.lifecycle import MOVES, State, move
-from paceline.core.metrics import AGENTS_COUNTED, HoldReason, label
+from paceline.core.metrics import AGENTS_COUNTED, NOTHING, HoldReason, label
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import Fragment
 
@@ -306,7 +308,9 @@ class RedisRunStore:
         return TurnResults(held=held, asked=Fragment(answer[1]), calls=calls, blocks=blocks)
 
     async def join(self, held: TurnClaim, message: Fragment, inline: Sequence[CallResult] = ()) -> Written:
-        results: list[Argument] = [argument for result in inline for argument in encoding.result_arguments(result)]
+        results: list[Argument] = [
+            argument for result in _counted_together(inline) for argument in encoding.result_arguments(result)
+        ]
         arguments = [held.fence, held.turn, _nonce(), message, len(inline), *results]
         return Written((await self._eval(ScriptName.JOIN, held.run_id, arguments)).decode())
 
@@ -431,6 +435,10 @@ class RedisRunStore:
         return written
 
     async def cancel_requested(self, run_ids: Sequence[RunId]) -> list[RunId]:
+        if len(run_ids) == 1:  # as a worker that tells of its runs asks: a pipeline costs twice as much
+            with border():
+                asked = await _reply(self.redis.hget(self.keys.run(run_ids[0]), "cancel"))
+            return [*run_ids] if asked == b"1" else []
         with border():
             async with self.redis.pipeline(transaction=False) as pipe:
                 for run_id in run_ids:
@@ -662,6 +670,14 @@ def _examined(run_id: RunId, answer: Any) -> Examined | None:
     except (ValueError, KeyError, TypeError, Bug):  # something broke it: a value, or a key that is of another type
         log.exception("run %s cannot be read", run_id)
     return None
+
+
+def _counted_together(results: Sequence[CallResult]) -> Sequence[CallResult]:
+    """These results; what they count is added up beforehand, as they are stored in one script."""
+    if len(results) < 2:
+        return results
+    counts = added(*(result.counts for result in results))
+    return [replace(results[0], counts=counts), *(replace(result, counts=NOTHING) for result in results[1:])]
 
 
 def _nonce() -> str:
