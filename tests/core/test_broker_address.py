@@ -49,3 +49,17 @@ def test_a_login_where_kombu_does_not_read_it_is_refused_without_being_shown(url
     with pytest.raises(UsageError, match="write user and password before the host") as refused:
         broker_address(url)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("amqp://user:a/secret@host//", "write %2F for /"),
+        ("redis://:a[secret@host", "write %2F for /"),
+        ("amqp://user:secret@host:port//", "'port'"),
+    ],
+)
+def test_what_is_no_address_is_refused_without_its_password(url: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as refused:
+        broker_address(url)
+    assert "secret" not in str(refused.value)

@@ -16,6 +16,7 @@ logging.getLogger("paceline.run").info("run %s ended", "r-1", extra={"run_id": "
 logging.getLogger("celery.worker").warning("the broker is away")
 get_task_logger("a.task").warning("a task says")
 logging.getLogger("celery.app.trace").info("Task paceline.turn succeeded")
+logging.getLogger("httpx2").info("HTTP Request: POST https://model/v1/messages 200 OK")
 print("a tool prints")
 """
 

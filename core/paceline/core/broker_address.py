@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from .errors import UsageError
-from .shown_address import without_password
+from .shown_address import why_not_an_address, without_password
 
 _REDIS = ("redis", "rediss", "unix", "sentinel")
 _SOCKET_OPTIONS: Mapping[str, Any] = MappingProxyType(
@@ -33,7 +33,11 @@ def broker_address(url: str, *, prefix: str = "paceline") -> BrokerAddress:
     `unix://` and `sentinel://host,host/db?service=name` become kombu's own spelling; all else stays as it is.
     UsageError for a Redis Cluster, over which no queue can be spread, and for what kombu would not read.
     """
-    scheme = urlsplit(url).scheme
+    try:
+        scheme = _scheme(url)
+    except ValueError:
+        # Not from the error: it may quote what must not be shown.
+        raise UsageError(_not_an_address(url)) from None
     if scheme.endswith("+cluster"):
         raise UsageError(
             "a Redis Cluster can keep the record but not carry the messages: set PACELINE_BROKER_URL to a single "
@@ -51,6 +55,20 @@ def broker_address(url: str, *, prefix: str = "paceline") -> BrokerAddress:
             return BrokerAddress(url=_sentinel(url), transport_options=options | {"master_name": service})
         case _:
             return BrokerAddress(url=url, transport_options=options)
+
+
+def _scheme(url: str) -> str:
+    """Raises ValueError for an address that kombu could not read."""
+    parts = urlsplit(url)
+    if "," not in parts.netloc:  # of sentinels there may be several
+        _ = parts.port
+    return parts.scheme
+
+
+def _not_an_address(url: str) -> str:
+    why = why_not_an_address(url, _scheme)
+    told = f" ({why})" if why else ""
+    return f"the broker's address {without_password(url)!r} is none{told}: mend PACELINE_BROKER_URL"
 
 
 def _refuse_login_among_options(url: str) -> None:

@@ -12,8 +12,9 @@ from celery import signals
 
 from paceline.core.log_lines import LogFormat, formatter
 
-_A_LINE_FOR_EACH_TASK = ("celery.worker.strategy", "celery.app.trace")
-"""They tell when a task is received and when it is done: a turn has a line of its own, which says more."""
+_A_LINE_FOR_EACH_TASK = ("celery.worker.strategy", "celery.app.trace", "httpx2")
+"""They tell when a task is received and when it is done, and of each request that the model client makes: a turn has a
+line of its own, which says more."""
 
 
 def format_logs(wanted: LogFormat) -> None:
