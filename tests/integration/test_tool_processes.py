@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -71,12 +72,18 @@ def test_a_deadly_tool_takes_its_own_run_down_and_no_other(real: RealFleet) -> N
     )
 
 
-def test_a_call_that_died_is_settled_by_a_person_and_its_run_goes_on(real: RealFleet) -> None:
+def test_a_call_that_died_is_settled_by_a_person_and_its_worker_can_be_quit(
+    real: RealFleet,
+) -> None:
     batch = submitted(real, "crash_once")
     wait_until(lambda: all(map(is_settled, batch.records())), "a decision is awaited")
     (record,) = batch.records()
     (call,) = real.fleet.show(record.run.run_id).calls
     real.fleet.resolve(record.run.run_id, call.call.call_id, Ran("42"))
     assert real.wait_ended(batch).counts.reasons == {"final_answer": 1}
+    (worker,) = real.workers
+    worker.process.send_signal(signal.SIGQUIT)
+    worker.process.wait(30)
+    assert "AttributeError" not in worker.log.read_text()
     ran = [entry for entry in real.fleet.show(record.run.run_id).ledger if isinstance(entry, CallRan)]
     assert [entry.attempt for entry in ran] == [1], "it was not run again"

@@ -198,6 +198,8 @@ def _add_health(app: Celery, own_loop: LoopWatch, settings: Settings, path: Path
 
 
 def _tell_children(pool: Any) -> None:
+    if pool._pool is None:
+        return  # SIGQUIT, or a second Ctrl-C: Celery has ended them itself
     for pid in pool.info["processes"]:
         with suppress(ProcessLookupError):
             os.kill(pid, _LEAVE)

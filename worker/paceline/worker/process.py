@@ -191,7 +191,8 @@ async def retire(desk: Desk) -> None:
             for name in (desk.incarnation, *desk.lives.ended(), *desk.lives.in_use()):
                 await desk.store.retire(name)
     except (InfrastructureError, TimeoutError) as error:
-        log.warning("what this process held is recovered once its sign of life has run out: %s", error)
+        why = str(error) or "the record does not answer"
+        log.warning("what this process held is recovered once its sign of life has run out: %s", why)
 
 
 async def close(desk: Desk) -> None:
