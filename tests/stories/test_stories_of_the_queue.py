@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -160,10 +161,17 @@ def test_a_worker_whose_connections_are_cut_while_it_idles_takes_work_at_once(st
         for _ in range(5):
             redis.client_kill_filter(_type="normal", skipme=True)
             time.sleep(0.3)  # as long as it takes to connect anew, and be cut again
-    batch = stage.submit("after the cuts", answers(), runs=16)
-    stage.all_answered(batch, timeout_s=10)
+    takers: set[str] = set()
+    numbers = count()
+
+    def all_take_work() -> bool:
+        batch = stage.submit(f"after the cuts {next(numbers)}", answers(), runs=8)
+        stage.all_answered(batch)
+        takers.update(entry.worker for run_id in run_ids(batch) for entry in called(stage, run_id))
+        return len(takers) == WORKERS
+
+    wait_until(all_take_work, "every worker takes work again", timeout_s=20)
     assert stage.real.alive() == workers
-    assert len({entry.worker for run in run_ids(batch) for entry in called(stage, run)}) > 1
 
 
 def called(stage: Stage, run_id: RunId) -> list[ModelCalled]:

@@ -118,6 +118,14 @@ def test_a_call_that_is_cut_again_and_again_is_never_run_and_ends_the_run_for_it
     assert len(over.transcript) == 1, "nothing of a cut answer is kept, so no call is left without its result"
 
 
+def test_a_call_that_is_cut_until_the_budget_has_no_room_for_more_ends_the_run_as_cut() -> None:
+    over = play_out(cut_calls)
+    check_promises(over)
+    assert (over.record.reason, over.charges) == ("output_truncated", ())
+    assert "the answer was cut, and there is no room for one of" in over.record.message
+    assert "limits.usd" in over.record.message
+
+
 def test_a_call_that_was_cut_five_times_runs_once_when_there_is_room_for_it() -> None:
     def cut_five_times(request: ModelRequest, seen: int) -> Reply:
         if request.turn > 1:

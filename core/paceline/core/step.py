@@ -204,8 +204,16 @@ def _before_call(agent: Agent, run: Run, begun: TurnBegun) -> CallModel | Finish
         agent, run, call=begun.call.at_worst, now_ms=begun.now_ms
     )
     if outcome:
-        return Finish(outcome=outcome)
+        return Finish(outcome=_cut_for_good(run, outcome) or outcome)
     return CallModel(max_tokens=begun.call.max_tokens, seconds_left=seconds_left(agent.limits, run))
+
+
+def _cut_for_good(run: Run, outcome: Outcome) -> Outcome | None:
+    """The end of a run whose answer was cut and may not be longer; None where that is not what ends it."""
+    if not run.streaks.max_tokens or outcome.reason not in (StopReason.TOKEN_BUDGET, StopReason.COST_BUDGET):
+        return None
+    message = f"the answer was cut, and there is no room for one of {run.streaks.max_tokens} tokens: {outcome.message}"
+    return Outcome(reason=StopReason.OUTPUT_TRUNCATED, message=message)
 
 
 def _error_turns(run: Run, all_failed: bool | None) -> int:
