@@ -20,7 +20,7 @@ from paceline.producer.fleet import Batch
 from paceline.sim import Answer, Call, Request
 from paceline.tools import Registry
 
-PLAN = FleetPlan(pool="prefork", workers=2, concurrency=2, claim_seconds=2.0)
+PLAN = FleetPlan(pool="prefork", workers=2, concurrency=2, claim_seconds=4.0)
 SOON_SECONDS = PLAN.claim_seconds + PLAN.sweep_seconds + 4  # what is left of it is for a busy machine
 RUNS = 8
 
@@ -62,8 +62,9 @@ def test_a_process_that_dies_in_one_of_eight_calls_is_joined_once_with_all_resul
     ]
     assert [block["tool_use_id"] for block in results] == [block["id"] for block in asked]
     assert [block["content"] for block in results] == [f"fetch {at}" if at != 4 else "survived" for at in range(8)]
-    assert len([entry for entry in real.simulator.journal if entry.run == run_id]) == 2
-    ran = Counter(entry.call for entry in real.fleet.show(run_id).ledger if isinstance(entry, CallRan))
+    ledger = real.fleet.show(run_id).ledger
+    assert len([entry for entry in real.simulator.journal if entry.run == run_id]) == 2, ledger
+    ran = Counter(entry.call for entry in ledger if isinstance(entry, CallRan))
     assert set(ran.values()) == {1}
 
 
