@@ -1512,3 +1512,18 @@ async def test_runs_that_failed_are_listed_the_latest_first_until_they_go_on_or_
     assert await world.store.dead(limit=10) == [driven[3].run_id, driven[0].run_id]
     await world.let_pass(7 * 86_400)
     assert await world.store.dead(limit=10) == []
+
+
+# Metrics: test_store_metrics.py has the rest -------------------------------------------------------------------------
+
+
+async def test_metrics_are_totals_over_every_shard(world: World) -> None:
+    for number in range(8):
+        driven = await a_queued_run(world.store, f"row-{number}", index=number)
+        await driven.begin()
+        await world.store.finish(driven.held, A_WRITE, ANSWERED)
+    read = await world.store.metrics()
+    assert read.counts["agent_runs_total|oncall|final_answer"] == 8
+    assert read.counts["agent_run_cost_usd|oncall|sum"] == 8 * SPENT.cost_nanousd
+    assert not any(by for name, by in read.counts.items() if name.startswith("agent_active_runs|"))
+    assert (list(read.agents), read.dead_letters, read.workers) == (["oncall"], 0, 0)

@@ -207,3 +207,15 @@ async def test_an_unreachable_server_is_the_operators_to_mend() -> None:
     with pytest.raises(InfrastructureError, match="could not be reached"):
         await store.begin(RunId("aaaaaaaa-1"), 1, a_claim())
     await store.aclose()
+
+
+async def test_a_run_that_was_never_counted_in_is_not_counted_out(world: World) -> None:
+    store = _of(world)
+    driven = await a_queued_run(store)
+    (key,) = [key for key in store.keys.metrics() if key.partition("}")[0] in store.keys.run(driven.run_id)]
+    await store.redis.hdel(store.keys.run(driven.run_id), "label")
+    await store.redis.delete(key)
+    await driven.bring_to(State.FAILED)
+    counts = (await store.metrics()).counts
+    assert not [name for name, by in counts.items() if by < 0]
+    assert counts["agent_runs_total|other|model_error"] == 1

@@ -69,13 +69,14 @@ local function observe(metric, labels, value)
   tally(series .. 'sum', value)
 end
 
--- Count a run in or out of where it stands; one that is over stands nowhere.
+-- Count a run in or out of where it stands; one that is over stands nowhere. What an earlier version did not count in is
+-- not counted out.
 local function tally_state(state, by, label, wait)
-  if not TERMINAL[state] then
-    tally('agent_active_runs|' .. (label or 'other') .. '|' .. state, by)
+  if label and not TERMINAL[state] then
+    tally('agent_active_runs|' .. label .. '|' .. state, by)
   end
-  if state == 'on_hold' then
-    tally('agent_holds|' .. (wait or 'other'), by)
+  if wait and state == 'on_hold' then
+    tally('agent_holds|' .. wait, by)
   end
 end
 
