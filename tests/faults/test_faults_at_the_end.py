@@ -106,6 +106,6 @@ def test_a_worker_ends_whatever_does_not_answer_it_and_its_runs_go_on(tmp_path: 
         took = {name: seconds_until_ended(worker.child, began) for name, worker in workers.items()}
         at_most = GRACE_SECONDS + LEAVING_SECONDS + BUSY_MACHINE_SECONDS
         assert {name for name, seconds in took.items() if seconds > at_most} == set(), took
-        assert took["nothing happens"] < at_most / 2, took
+        assert took["nothing happens"] < GRACE_SECONDS + LEAVING_SECONDS, "it ended by itself, not by its alarm"
         real.start_worker()
         assert real.wait_ended(batch, timeout_s=30).counts.reasons == {"final_answer": RUNS}
