@@ -76,6 +76,7 @@ WAITING = replace(AGENT, on_unknown_effect=OnUnknownEffect.WAIT)
 class Over:
     """How a run ended, and what there is to tell of it."""
 
+    agent: Agent
     record: RunRecord
     transcript: tuple[Fragment, ...]
     ledger: tuple[Entry, ...]
@@ -247,6 +248,7 @@ class Box:
         record = await self.store.run(run_id)
         assert record is not None
         return Over(
+            agent=self._agent,
             record=record,
             transcript=await self.store.transcript(run_id),
             ledger=await self.store.ledger(run_id),
