@@ -22,7 +22,7 @@ from .call_context import KILL_MARGIN_SECONDS, prepare
 from .call_result import RanCall, call_result, error_result, once_more, store_result
 from .desk import Desk
 from .doubt import LostTry, put_in_doubt, reconcile_call
-from .onward import due_messages
+from .onward import what_is_due
 from .record_clock import now_ms
 from .run_log import of_turn
 
@@ -137,8 +137,7 @@ async def _give_back(desk: Desk, held: CallClaim) -> RanCall:
 
 async def _what_is_due(desk: Desk, held: CallClaim) -> RanCall:
     """For a call whose result was written just before: what is due because of it is not known here any more."""
-    messages = await desk.until_written(lambda: due_messages(desk.store, held.run_id))
-    return RanCall(written=CallWritten.LOST, messages=messages)
+    return RanCall(written=CallWritten.LOST, messages=await what_is_due(desk, held.run_id))
 
 
 async def _execute(desk: Desk, agent: Agent, run_id: RunId, turn: int, call: OpenCall, *, attempt: int) -> CallResult:

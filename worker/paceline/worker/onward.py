@@ -9,8 +9,9 @@ from paceline.core.lifecycle import State
 from paceline.core.run import Run
 from paceline.core.tool_spec import Effect
 from paceline.core.wire import queue_of_turn
-from paceline.store.port import Examined, OpenCall, RunStore
+from paceline.store.port import Examined, OpenCall, RunStore, Written
 
+from .desk import Desk
 from .messages import ChordMessage, JoinMessage, Message, TurnMessage
 
 
@@ -18,6 +19,19 @@ async def due_messages(store: RunStore, run_id: RunId) -> Sequence[Message]:
     """The messages for what is due of this run. Each may have been sent before: that does no harm."""
     found = (await store.examine([run_id]))[0]
     return _due(found) if found else ()
+
+
+async def what_is_due(desk: Desk, run_id: RunId) -> Sequence[Message]:
+    """The same, once the record can be reached: for whoever holds something, and does not know how far it came."""
+    return await desk.until_written(lambda: due_messages(desk.store, run_id))
+
+
+async def next_turn(desk: Desk, run: Run, written: Written, turn: int) -> Sequence[Message]:
+    """What is to be sent after a write of this run that makes a turn due."""
+    if written is Written.WRITTEN:
+        return (TurnMessage(run_id=run.run_id, turn=turn),)
+    # A write that is LOST may be our own, made by a try whose reply never came: nobody has sent what follows.
+    return await what_is_due(desk, run.run_id)
 
 
 def chord_of(run: Run, calls: Sequence[OpenCall]) -> ChordMessage:

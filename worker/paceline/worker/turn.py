@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import random
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
@@ -20,12 +19,10 @@ from paceline.core.errors import InfrastructureError, NewerVersion
 from paceline.core.ids import RunId
 from paceline.core.ledger import Compacted as CompactedEntry
 from paceline.core.ledger import Ended, Entry, ModelCalled
-from paceline.core.ledger import Held as HeldEntry
-from paceline.core.lifecycle import State
 from paceline.core.metrics import NOTHING, Counts, HoldReason
 from paceline.core.next_call import NextCall, next_call
 from paceline.core.prices import call_nanousd
-from paceline.core.run import Run, Spent, Streaks
+from paceline.core.run import Run, Spent
 from paceline.core.step import (
     BudgetRefused,
     CallModel,
@@ -41,42 +38,33 @@ from paceline.core.step import (
     next_step,
     said_so_far,
 )
-from paceline.core.tool_spec import Effect, Placement
-from paceline.core.trace_telling import trouble
 from paceline.core.transcript import (
     Fragment,
     all_failed,
     check_next,
     check_sendable,
     is_models,
-    results_message,
     tool_use_ids,
 )
 from paceline.core.usage import WorstCase
-from paceline.core.wire import queue_of_turn
-from paceline.store.port import Begun, NotBegun, OpenCall, Reserved, TurnClaim, TurnWrite, Written
+from paceline.store.port import Begun, NotBegun, Reserved, TurnClaim, TurnWrite, Written
 
 from .budget import release_budget
-from .call import run_call, run_inline
-from .call_result import RanCall
 from .desk import Desk
+from .holds import hold, hold_entry, spread, wait
 from .lost_attempt import lost_attempt, possibly_billed
-from .messages import JoinMessage, Message, TurnMessage
-from .onward import chord_of, due_messages
+from .messages import Message
+from .onward import next_turn, what_is_due
 from .record_clock import now_ms
 from .run_log import log_attempt, log_end, of_attempt
+from .turn_calls import open_call, run_calls
 
 log = logging.getLogger("paceline.turn")
 
 _OTHER_WORKER_SECONDS = 10.0
 """How soon a run is offered again after a worker had it that cannot import its tools, or read its agent."""
-_LONGEST_TIMER_SECONDS = 900.0
-"""A hold longer than this is left to the sweeper alone."""
 _BROKEN = "broken"
 """In the ledger, for the stop reason of an answer that could not be used."""
-_SPREAD = 0.2
-_TIMER_SLACK_SECONDS = 0.02
-"""So that a timer does not ring before its moment by the record's clock."""
 
 
 async def take_turn(desk: Desk, run_id: RunId, turn: int) -> Sequence[Message]:
@@ -102,7 +90,7 @@ async def _guarded(desk: Desk, begun: Begun) -> Sequence[Message]:
     except asyncio.CancelledError:
         return await asyncio.shield(_give_back(desk, run, progress))
     except NewerVersion as error:
-        return await _wait(desk, run, seconds=_OTHER_WORKER_SECONDS, reason=str(error), counted_as=HoldReason.VERSION)
+        return await wait(desk, run, seconds=_OTHER_WORKER_SECONDS, reason=str(error), counted_as=HoldReason.VERSION)
     except InfrastructureError as error:
         log.error("run %s turn %d: %s", run.run_id, run.turn, error, extra=of_attempt(run))
         return await _give_back(desk, run, progress)
@@ -129,7 +117,7 @@ async def _give_back(desk: Desk, run: Run, progress: Progress) -> Sequence[Messa
     else:
         log_attempt(run, write, "given_back")
     # The attempt may have been written just before it was cut short: then something else is due.
-    return await desk.until_written(lambda: due_messages(desk.store, run.run_id))
+    return await what_is_due(desk, run.run_id)
 
 
 def _lost(desk: Desk, run: Run, progress: Progress) -> TurnWrite:
@@ -151,50 +139,9 @@ def _ended(run: Run, outcome: Outcome, *, failed_ms: int = 0) -> Ended:
     )
 
 
-async def _wait(desk: Desk, run: Run, *, seconds: float, reason: str, counted_as: HoldReason) -> Sequence[Message]:
-    """Go on hold before a call was made: nothing is spent and nothing counts."""
-    write = TurnWrite(streaks=run.streaks, ledger=_hold_entry(run, seconds, reason, run.streaks))
-    return await _written_hold(desk, run, write, seconds, reason, counted_as)
-
-
-async def _written_hold(
-    desk: Desk, run: Run, write: TurnWrite, seconds: float, reason: str, counted_as: HoldReason
-) -> Sequence[Message]:
-    timed = seconds <= _LONGEST_TIMER_SECONDS
-    await release_budget(desk, run, write)
-    written = await desk.until_written(
-        lambda: desk.store.hold(
-            TurnClaim.of(run), write, seconds=seconds, reason=reason, counted_as=counted_as, timed=timed
-        )
-    )
-    if written is Written.WRITTEN and write.ledger:
-        log_attempt(run, write, f"on_hold:{counted_as}")
-    if written is Written.WRITTEN and timed:
-        queue = queue_of_turn(replace(run, state=State.ON_HOLD))
-        message = TurnMessage(run_id=run.run_id, turn=run.turn, queue=queue)
-        desk.send_later(message, seconds=seconds + _TIMER_SLACK_SECONDS)
-    return ()
-
-
 def _no_room(agent: Agent, run: Run) -> str:
     """Why a run waits while its model is held: in the API's own words where the run has just heard them itself."""
     return (run.streaks.throttles and run.hold_reason) or f"{agent.model} has no room"
-
-
-def _hold_entry(run: Run, seconds: float, reason: str, after: Streaks, *, failed_ms: int = 0) -> tuple[Entry, ...]:
-    # A turn that is held again and again for one reason says so once: the ledger must not grow while it waits.
-    if reason == run.hold_reason:
-        return ()
-    entry = HeldEntry(
-        turn=run.turn,
-        attempt=run.attempts,
-        at_ms=now_ms(),
-        wait_seconds=seconds,
-        reason=reason,
-        took_ms=failed_ms,
-        trouble=trouble(run.streaks, after),
-    )
-    return (entry,)
 
 
 def _failed_ms(entries: Sequence[Entry], spent: Spent) -> int:
@@ -231,7 +178,7 @@ class Attempt:
         """The whole attempt."""
         missing = await self.desk.missing_tools(self.agent)
         if missing:
-            return await _wait(
+            return await wait(
                 self.desk, self.run, seconds=_OTHER_WORKER_SECONDS, reason=missing, counted_as=HoldReason.TOOLS
             )
         call = next_call(self.agent, self.run, self.fragments)
@@ -256,8 +203,8 @@ class Attempt:
     async def _call_model(self, step: CallModel, call: NextCall) -> Sequence[Message]:
         held_seconds = await self.desk.model_hold_seconds(self.agent.model)
         if held_seconds:
-            seconds, reason = self._spread(held_seconds), _no_room(self.agent, self.run)
-            return await _wait(self.desk, self.run, seconds=seconds, reason=reason, counted_as=HoldReason.THROTTLED)
+            seconds, reason = spread(self.run, held_seconds), _no_room(self.agent, self.run)
+            return await wait(self.desk, self.run, seconds=seconds, reason=reason, counted_as=HoldReason.THROTTLED)
         refused = await self._reserve(call.at_worst) if self.run.has_budget else None
         if refused is not None:
             return refused
@@ -302,10 +249,6 @@ class Attempt:
                 return await self._take(next_step(self.agent, self.run, refused), Spent(), (), answer=None)
             case _:
                 assert_never(reserved)
-
-    def _spread(self, seconds: float) -> float:
-        """Something longer, for each run another time: those that wait for one model must not come back at once."""
-        return seconds * (1 + _SPREAD * zlib.crc32(self.run.run_id.encode()) / 2**32)
 
     async def _cancelled(self) -> Sequence[Message]:
         lost = _lost(self.desk, self.run, self.progress)
@@ -418,16 +361,16 @@ class Attempt:
         )
         if written is Written.WRITTEN:
             log_attempt(self.run, write, "done")
-        return await self._next_turn(written, self.run.turn + step.advance)
+        return await next_turn(self.desk, self.run, written, self.run.turn + step.advance)
 
     async def _hold(self, step: Hold, spent: Spent, entries: tuple[Entry, ...]) -> Sequence[Message]:
         seconds = step.seconds
         if step.holds_model:
             await self.desk.hold_model(self.agent.model, seconds=seconds)
-            seconds = self._spread(seconds)
-        held = _hold_entry(self.run, seconds, step.reason, step.streaks, failed_ms=_failed_ms(entries, spent))
+            seconds = spread(self.run, seconds)
+        held = hold_entry(self.run, seconds, step.reason, step.streaks, failed_ms=_failed_ms(entries, spent))
         write = self._completed(TurnWrite(spent=spent, streaks=step.streaks, ledger=(*entries, *held)))
-        return await _written_hold(self.desk, self.run, write, seconds, step.reason, step.counted_as)
+        return await hold(self.desk, self.run, write, seconds, step.reason, step.counted_as)
 
     async def _finish(self, step: Finish, entries: tuple[Entry, ...], spent: Spent | None = None) -> Sequence[Message]:
         self._check(step.append)
@@ -449,7 +392,7 @@ class Attempt:
         self, step: OpenCalls, spent: Spent, entries: tuple[Entry, ...], answer: Answer
     ) -> Sequence[Message]:
         self._check((step.append,))
-        calls = [_open_call(self.agent, call, step.answered.get(call.call_id)) for call in step.calls]
+        calls = [open_call(self.agent, call, step.answered.get(call.call_id)) for call in step.calls]
         write = self._completed(
             TurnWrite(
                 append=(step.append,),
@@ -465,9 +408,9 @@ class Attempt:
         match await self.desk.until_written(lambda: self.desk.store.open_calls(TurnClaim.of(self.run), write, calls)):
             case Written.WRITTEN:
                 log_attempt(self.run, write, "done", calls=len(calls))
-                return await self._run_calls(step.append, calls)
+                return await run_calls(self.desk, self.agent, self.run, step.append, calls)
             case Written.LOST:
-                return await self._what_is_due()
+                return await what_is_due(self.desk, self.run.run_id)
             case Written.DUPLICATE_CALL:
                 return await self._failed(_id_used_again(), spent, entries)
 
@@ -491,47 +434,6 @@ class Attempt:
             context_tokens=known,
             ledger=(_compaction_entry(self.run, self.compaction), *write.ledger),
         )
-
-    async def _run_calls(self, asked: Fragment, calls: Sequence[OpenCall]) -> Sequence[Message]:
-        inline = [call for call in calls if call.placement is Placement.INLINE]
-        fleet = [call for call in calls if call.placement is Placement.FLEET]
-        if not inline:
-            return (chord_of(self.run, fleet),)
-        if not fleet:
-            return await self._join_inline(asked, inline)
-        await self.desk.send((chord_of(self.run, fleet),))
-        is_last = any(call.is_last for call in await self._run_beside(inline))
-        return (JoinMessage(run_id=self.run.run_id, turn=self.run.turn),) if is_last else ()
-
-    async def _run_beside(self, inline: Sequence[OpenCall]) -> Sequence[RanCall]:
-        """Run these calls here, each under a claim of its own, while others of the turn run in the fleet."""
-        running = [
-            asyncio.ensure_future(run_call(self.desk, self.run.run_id, self.run.turn, call.call_id)) for call in inline
-        ]
-        try:
-            await asyncio.wait(running)
-        except asyncio.CancelledError:
-            await asyncio.wait(running)  # each is cut as this one is, and gives its own claim back first
-            raise
-        return [call.result() for call in running]
-
-    async def _join_inline(self, asked: Fragment, calls: Sequence[OpenCall]) -> Sequence[Message]:
-        results = await asyncio.gather(*(run_inline(self.desk, self.agent, self.run, call) for call in calls))
-        message = results_message(
-            [call.call_id for call in calls], {result.call_id: result.block for result in results}
-        )
-        check_next(asked, message)
-        written = await self.desk.until_written(lambda: self.desk.store.join(TurnClaim.of(self.run), message, results))
-        return await self._next_turn(written, self.run.turn + 1)
-
-    async def _next_turn(self, written: Written, turn: int) -> Sequence[Message]:
-        if written is Written.WRITTEN:
-            return (TurnMessage(run_id=self.run.run_id, turn=turn),)
-        return await self._what_is_due()
-
-    async def _what_is_due(self) -> Sequence[Message]:
-        # A write that is LOST may be our own, made by a try whose reply never came: nobody has sent what follows.
-        return await self.desk.until_written(lambda: due_messages(self.desk.store, self.run.run_id))
 
     def _check(self, append: Sequence[Fragment]) -> None:
         previous: Fragment = self.fragments[-1]
@@ -557,20 +459,3 @@ def _compaction_entry(run: Run, made: Compaction) -> CompactedEntry:
 def _id_used_again() -> ModelCallFailed:
     message = "the answer uses a tool call id that the conversation has already"
     return ModelCallFailed(kind=FailureKind.TRANSIENT, message=message, chance=0.5)
-
-
-def _open_call(agent: Agent, call: Call, answer: str | None) -> OpenCall:
-    """The call as it is recorded. One that is answered already, or whose tool the agent does not have, only yields an
-    error: cheap, and of no effect."""
-    spec = None if answer is not None else agent.tools_by_name.get(call.tool)
-    effect = spec.effect if spec else Effect.READS
-    inline = spec is None or (spec.placement is Placement.INLINE and effect is Effect.READS)
-    return OpenCall(
-        call_id=call.call_id,
-        tool=call.tool,
-        raw_input=call.raw_input,
-        effect=effect,
-        placement=Placement.INLINE if inline else Placement.FLEET,
-        timeout_s=spec.timeout_s if spec else 0.0,
-        answer=answer,
-    )
