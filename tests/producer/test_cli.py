@@ -16,7 +16,7 @@ from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import BatchName, RunId, run_id
 from paceline.core.lifecycle import State
 from paceline.producer import screen as screens
-from paceline.producer.cli import INTERRUPTED, run_command
+from paceline.producer.cli import INTERRUPTED, USAGE, run_command
 from paceline.producer.commands import batches
 from paceline.producer.embedded import FOLDER, embedded_valkey
 from paceline.producer.fleet import Batch, Fleet
@@ -349,6 +349,22 @@ def test_a_worker_is_started_with_the_pool_that_suits_it(
     assert command[command.index("--queues") + 1] == queues
     assert command[command.index("--concurrency") + 1] == os.environ["PACELINE_CONCURRENCY"] == slots
     assert (os.environ["PACELINE_POOL"] or None) == pool
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "known"),
+    [
+        ("--queues", "paceline.turns,foo", "'foo': give one of paceline.tools"),
+        ("--queues", "", "there is no ''"),
+        ("--log-level", "loud", "'loud': give one of debug, info, warning, error"),
+    ],
+)
+def test_what_a_worker_cannot_serve_or_say_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: str, given: str, known: str
+) -> None:
+    monkeypatch.setenv("PACELINE_REDIS_URL", "redis://127.0.0.1:1/0")
+    said = Said(capsys, "worker", option, given)
+    assert (said.code, known in said.err) == (USAGE, True), said.err
 
 
 def test_a_worker_without_a_fleet_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

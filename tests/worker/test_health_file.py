@@ -74,8 +74,9 @@ def test_it_is_told_once_which_loop_stands_still_and_where(tmp_path: Path, caplo
     assert __file__ in caplog.text
 
 
-def test_a_file_that_cannot_be_made_is_the_operators_to_mend(tmp_path: Path) -> None:
-    file = HealthFile(tmp_path / "missing" / "alive", [], every_seconds=60)
+@pytest.mark.parametrize("name", ["missing/alive", "."])
+def test_a_file_that_cannot_be_made_is_the_operators_to_mend(tmp_path: Path, name: str) -> None:
+    file = HealthFile(tmp_path / name, [], every_seconds=60)
     with pytest.raises(UsageError, match=r"PACELINE_HEALTH_FILE=.*cannot be written"):
         file.start()
 

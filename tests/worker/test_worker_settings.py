@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -65,3 +67,17 @@ def test_the_producer_reads_what_it_shares_with_the_workers_as_they_do() -> None
     assert {name: getattr(worker, name) for name in asdict(producer)} == asdict(producer)
     defaults = asdict(ProducerSettings()) | {"redis_url": Settings().redis_url}
     assert {name: getattr(Settings(), name) for name in defaults} == defaults
+
+
+def test_what_is_wrong_with_a_workers_variables_is_told_without_a_traceback() -> None:
+    command = [sys.executable, "-c", "import paceline.worker.entry"]
+    for name, value, told in (
+        (
+            "PACELINE_GRACE_SECONDS",
+            "-1",
+            "error: PACELINE_GRACE_SECONDS='-1': it must be a number of seconds above 0\n",
+        ),
+        ("PACELINE_POOL", "gevent", "error: PACELINE_POOL='gevent': give one of threads, prefork\n"),
+    ):
+        done = subprocess.run(command, env={**os.environ, name: value}, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (2, told)

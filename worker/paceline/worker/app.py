@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Sequence
@@ -16,8 +17,9 @@ import kombu.entity
 from celery import Celery, Task, bootsteps, signals
 
 from paceline.core.broker_address import BrokerAddress, broker_address
+from paceline.core.errors import UsageError
 from paceline.core.ids import CallId, RunId
-from paceline.core.wire import JOIN_TASK, SENT_HEADER, TOOL_TASK, TURN_TASK, Queue
+from paceline.core.wire import JOIN_TASK, POOLS, SENT_HEADER, TOOL_TASK, TURN_TASK, Queue
 
 from .backend import RecordBackend
 from .call import run_call
@@ -34,6 +36,8 @@ from .settings import Settings
 from .transport import transport_options
 from .turn import take_turn
 
+log = logging.getLogger("paceline.worker")
+
 _LEAVE = signal.SIGUSR2
 """Tells a forked child that its worker ends. Celery has taken SIGUSR1 for time limits."""
 _AFTER_CHILDREN_SECONDS = 1.0
@@ -41,7 +45,9 @@ _AFTER_CHILDREN_SECONDS = 1.0
 
 
 def create_app(settings: Settings) -> Celery:
-    """A Celery app that carries out turns. Connects to nothing yet."""
+    """A Celery app that carries out turns. Connects to nothing yet. UsageError for settings that cannot be."""
+    if settings.pool not in POOLS:
+        raise UsageError(f"PACELINE_POOL={settings.pool!r}: give one of {', '.join(POOLS)}")
     address = broker_address(settings.broker, prefix=settings.prefix)
     app = Celery("paceline", broker=address.url, backend=RecordBackend, amqp=PublishingAmqp)
     app.conf.update(_configuration(settings, address))
@@ -192,7 +198,11 @@ def _add_health(app: Celery, own_loop: LoopWatch, settings: Settings, path: Path
         requires = ("celery.worker.components:Pool",)  # children are forked before there is a second thread
 
         def start(self, worker: Any) -> None:
-            file.start()
+            try:
+                file.start()
+            except UsageError as error:
+                log.critical("%s", error)
+                raise SystemExit(2) from None  # which Celery takes for an end in order, and all else for a fault
 
     app.steps["worker"].add(Healthy)
 

@@ -75,7 +75,9 @@ class HealthFile:
         try:
             self._path.touch()
         except OSError as error:
-            raise UsageError(f"PACELINE_HEALTH_FILE={self._path} cannot be written ({error}): name another") from error
+            raise UsageError(_not_a_file(self._path, error.strerror)) from error
+        if not self._path.is_file():
+            raise UsageError(_not_a_file(self._path, "it is no file"))
         threading.Thread(target=self._touch_forever, name="paceline-health", daemon=True).start()
 
     def look(self) -> None:
@@ -95,6 +97,10 @@ class HealthFile:
                 self.look()
             except OSError as error:  # a full disk: whoever restarts this process would not mend it, but must be told
                 log.warning("the health file %s is not touched: %s", self._path, error)
+
+
+def _not_a_file(path: Path, why: object) -> str:
+    return f"PACELINE_HEALTH_FILE={path} cannot be written ({why}): name another"
 
 
 async def turn_forever(watch: LoopWatch) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+_LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def worker(
@@ -43,6 +46,9 @@ def worker(
 
     if not os.environ.get("PACELINE_REDIS_URL"):
         raise UsageError("there is no fleet to join: set PACELINE_REDIS_URL=redis://host:6379/0")
+    served = [name.strip() for name in queues.split(",")]
+    _refuse_unknown("--queues", served, list(Queue))
+    _refuse_unknown("--log-level", [log_level.lower()], _LOG_LEVELS)
     slots = concurrency or (os.cpu_count() or 1 if tools_only else 64)
     os.environ["PACELINE_CONCURRENCY"] = str(slots)
     os.environ.setdefault("PACELINE_TOOLS_PATH", str(Path.cwd()))
@@ -50,10 +56,18 @@ def worker(
         os.environ["PACELINE_POOL"] = "prefork"
     command = worker_command(
         slots,
-        queues=Queue.TOOLS if tools_only else queues,
+        queues=Queue.TOOLS if tools_only else ",".join(served),
         log_level=log_level.upper(),
     )
     os.execv(command[0], command)
+
+
+def _refuse_unknown(option: str, given: Sequence[str], known: Sequence[str]) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        from paceline.core.errors import UsageError
+
+        raise UsageError(f"{option}: there is no {unknown[0]!r}: give one of {', '.join(known)}")
 
 
 def exporter(
