@@ -102,6 +102,16 @@ async def broker(valkey_url: str) -> AsyncIterator[Redis]:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("stored", ["{", "[]", "{}", '{"headers": 3}'])
+async def test_what_is_no_message_is_told_as_that(broker: Redis, stored: str) -> None:
+    prefix = f"test-{uuid.uuid4().hex[:8]}:"
+    await broker.rpush(f"{prefix}{Queue.TURNS}", stored)
+    await broker.expire(f"{prefix}{Queue.TURNS}", 60)
+    with pytest.raises(InfrastructureError, match="no messages as kombu writes them"):
+        await queue_states(broker, prefix)
+
+
+@pytest.mark.anyio
 async def test_queues_tell_how_much_waits_how_long_and_what_workers_have(valkey_url: str, broker: Redis) -> None:
     prefix = f"test-{uuid.uuid4().hex[:8]}"
     address = broker_address(valkey_url, prefix=prefix)

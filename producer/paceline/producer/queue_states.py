@@ -10,6 +10,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from paceline.core.errors import InfrastructureError
 from paceline.core.wire import POOLS, SENT_HEADER, Queue, unacked_key
 from paceline.store.border import border
 
@@ -28,7 +29,10 @@ class QueueState:
 
 
 async def queue_states(broker: Redis, key_prefix: str) -> Mapping[str, QueueState]:
-    """The state of every queue. `key_prefix` is that of the broker's own keys. Raises InfrastructureError."""
+    """The state of every queue. `key_prefix` is that of the broker's own keys.
+
+    Raises InfrastructureError, also where somebody has put something there that is no message.
+    """
     with border():
         async with broker.pipeline(transaction=False) as pipe:
             for queue in Queue:
@@ -37,6 +41,15 @@ async def queue_states(broker: Redis, key_prefix: str) -> Mapping[str, QueueStat
             for pool in POOLS:
                 pipe.hgetall(f"{key_prefix}{unacked_key(pool)}")
             answers = await pipe.execute()
+    try:
+        return _states(answers)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InfrastructureError(
+            f"what is in it are no messages as kombu writes them ({type(error).__name__})"
+        ) from error
+
+
+def _states(answers: Sequence[Any]) -> Mapping[str, QueueState]:
     waiting, in_hand = answers[: -len(POOLS)], _in_hand(answers[-len(POOLS) :])
     return {
         queue.value: QueueState(depth=depth, in_flight=in_hand[queue], oldest_sent_ms=_sent_ms(oldest))
