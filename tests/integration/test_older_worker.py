@@ -26,7 +26,7 @@ EARLIER = "67e3f7713cdfbe5ea1ae72a9d9da3556dbfa01e7"
 """Of the version that `tests/golden/record-1.json` was written by."""
 PARTS = ("core", "store", "tools", "worker", "producer")
 ROOT = Path(__file__).parents[2]
-RUNS, TURNS = 24, 4
+RUNS, TURNS = 16, 4
 
 
 @pytest.fixture(scope="module")

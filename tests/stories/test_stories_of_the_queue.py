@@ -145,7 +145,7 @@ def test_acknowledgements_that_are_lost_on_the_way_cost_no_second_call(stage: St
     assert stage.lost_attempts(batch) == 0
 
 
-@pytest.mark.parametrize("runs", [200, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_turns_held_longer_than_the_brokers_patience_are_executed_once_each(stage: Stage, runs: int) -> None:
     stage.real.simulator.inject(Fault("rate_limited", retry_after=3), for_s=1.0)
     batch = stage.submit(f"held {runs}", answers(), runs=runs)
