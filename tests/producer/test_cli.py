@@ -247,7 +247,9 @@ def test_a_run_is_told_and_its_messages_only_when_asked_for(capsys: pytest.Captu
 def test_a_run_or_a_batch_is_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
     submitted(capsys)
     assert Said(capsys, "cancel", run_id(BatchName("nightly"), "a")).out == "1 cancelled\n"
+    assert Said(capsys, "cancel", run_id(BatchName("nightly"), "a")).out == "1 was over already\n"
     assert Said(capsys, "cancel", "nightly", "--json").json == {"name": "nightly", "ended": 1, "cancelled": 1}
+    assert Said(capsys, "cancel", "nightly").out == "2 were over already\n"
     unknown = Said(capsys, "cancel", "nihgtly")
     assert (unknown.code, unknown.err.startswith("error: no batch and no run 'nihgtly'")) == (2, True)
 

@@ -101,8 +101,17 @@ def cancel(
     if as_json:
         print_json({"name": name, **outcomes})
         return
-    words = {"cancelled": "cancelled", "requested": "end as soon as their step is done", "ended": "were over already"}
-    typer.echo(", ".join(f"{count} {words.get(outcome, outcome)}" for outcome, count in outcomes.items()))
+    typer.echo(", ".join(_told(outcome, count) for outcome, count in outcomes.items()))
+
+
+def _told(outcome: str, count: int) -> str:
+    match outcome:
+        case "requested":
+            return f"{count} {'ends' if count == 1 else 'end'} once the step under way is done"
+        case "ended":
+            return f"{count} {'was' if count == 1 else 'were'} over already"
+        case _:
+            return f"{count} {outcome}"
 
 
 def _cancelled(fleet: Fleet, name: str) -> dict[str, int]:
