@@ -115,6 +115,19 @@ async def test_an_attempt_whose_worker_is_gone_has_a_voice() -> None:
     assert len(stage.told.spans) == 1, "who lost a claim tells of nothing"
 
 
+async def test_a_write_whose_reply_never_came_is_told_by_the_try_that_finds_it_made() -> None:
+    stage = await _a_stage()
+    run, silent = stage.run, stage.world.store
+    await run.in_tools(a_call("c1"))
+    await run.run_call("c1")
+    await run.store.join(await run.now_held(), user_text("results"))
+    await run.begin()
+    assert await silent.finish(run.held, A_WRITE, ANSWERED) is Written.WRITTEN
+    assert await run.store.finish(run.held, A_WRITE, ANSWERED) is Written.LOST
+    stage.told.assert_whole()
+    assert len(stage.told.named("turn")) == 2
+
+
 async def test_a_failed_model_call_and_the_wait_after_it_are_told_without_the_apis_words() -> None:
     stage = await _a_stage()
     run = stage.run

@@ -246,10 +246,10 @@ class TracedStore:
         hold_seconds: float | None = None,
     ) -> None:
         under_way = self._under_way.pop(held, None)
-        if written is not Written.WRITTEN:
-            return
 
         async def spans() -> Sequence[Span]:
+            if written is not Written.WRITTEN and not await self._is_on_record(held.run_id, write):
+                return ()
             is_over = bool(reason) or await self._was_cancelled(held.run_id)
             completes = opens_calls or (advances and not is_over)
             if under_way:
@@ -262,6 +262,10 @@ class TracedStore:
             return [*told, *await self._roots_of(held, is_over=is_over, moved_on=completes)]
 
         await self._tell(held.run_id, spans)
+
+    async def _is_on_record(self, run_id: RunId, write: TurnWrite) -> bool:
+        """Whether a write that is LOST was made all the same: by an earlier try, whose reply never came."""
+        return bool(write.ledger) and write.ledger[-1] in await self._store.ledger(run_id)
 
     async def _attempt_spans(self, run: Run, attempt: Attempt, write: TurnWrite) -> list[Span]:
         agent = await self._agent(run.agent)
