@@ -91,6 +91,11 @@ def test_a_turn_that_got_no_answer_is_not_counted() -> None:
     assert a_result(StopReason.MAX_TURNS).turns == 2
 
 
+def test_an_answer_counts_whatever_became_of_its_turn() -> None:
+    ended_in_tools = RunRecord(run=replace(RUN, state=State.CANCELLED), reason="cancelled", turns=3)
+    assert result_of(ended_in_tools).turns == 3, "as the batch and the metrics count it"
+
+
 def test_results_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_text("before")

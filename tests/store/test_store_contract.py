@@ -1432,7 +1432,7 @@ async def test_a_run_that_failed_goes_on_as_if_it_had_not(world: World) -> None:
     assert await world.store.redrive(remains.held, None, REDRIVEN) is Written.WRITTEN
     record = await world.store.run(driven.run_id)
     assert record == RunRecord(
-        run=replace(ended, state=State.TURN_DUE, fence=ended.fence + 1, streaks=Streaks(), sent_ms=0)
+        run=replace(ended, state=State.TURN_DUE, fence=ended.fence + 1, streaks=Streaks(), sent_ms=0), turns=1
     )
     assert await world.store.due(limit=10) == [driven.run_id]
     assert await world.store.transcript(driven.run_id) == (QUESTION,)

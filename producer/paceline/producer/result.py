@@ -118,7 +118,7 @@ def result_of(record: RunRecord) -> Result:
         answer_or_none=record.answer if run.state.status is Status.SUCCEEDED else None,
         output=json.loads(record.answer) if reason is StopReason.FINISH_TOOL and record.answer else None,
         error=ResultError(error_class=record.error_class, message=record.message) if record.error_class else None,
-        turns=_turns(run, reason),
+        turns=record.turns or _turns(run, reason),
         tool_calls=run.spent.tool_calls,
         usage=run.spent.usage,
         cost_usd=cost_usd(run.spent.cost_nanousd, run.spent.unpriced_calls),
@@ -138,5 +138,6 @@ def _stop_reason(record: RunRecord) -> StopReason | None:
 
 
 def _turns(run: Run, reason: StopReason | None) -> int:
+    """The turns of a run whose record does not count its answers."""
     # `turn` is the one that is due or under way, and stays where the run ended.
     return run.turn if reason in _ENDED_BY_AN_ANSWER else run.turn - 1

@@ -67,7 +67,7 @@ def _ending(story: RunStory, result: Result) -> str:
     run = story.record.run
     match result.status:
         case Status.SUCCEEDED:
-            return f"succeeded: the model gave its answer in turn {result.turns}."
+            return f"succeeded: the model gave its answer in turn {run.turn}."
         case Status.QUEUED | Status.RUNNING:
             return f"is not over: it {_WHAT_RUNS_DO[run.state]}, in turn {run.turn}.{_hold(story)}{_doubts(story)}"
         case Status.CANCELLED:

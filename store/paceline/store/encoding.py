@@ -113,6 +113,7 @@ def read_record(run_id: RunId, stored: Fields) -> RunRecord:
         message=text(stored, b"message"),
         answer=stored[b"answer"].decode() if b"answer" in stored else None,
         ended_ms=number(stored, b"ended"),
+        turns=number(stored, b"turns"),
     )
 
 

@@ -146,8 +146,9 @@ class _Record:
         )
 
     def public(self) -> RunRecord:
+        turns = _count(self.ledger, ModelCalled)
         if self.outcome is None:
-            return RunRecord(run=self.run)
+            return RunRecord(run=self.run, turns=turns)
         return RunRecord(
             run=self.run,
             reason=self.outcome.reason,
@@ -155,6 +156,7 @@ class _Record:
             message=self.outcome.message,
             answer=self.outcome.answer,
             ended_ms=self.ended_ms,
+            turns=turns,
         )
 
 

@@ -354,6 +354,8 @@ class RunRecord:
     message: str = ""
     answer: str | None = None
     ended_ms: int = 0
+    turns: int = 0
+    """The model's answers, as its batch counts them. 0 too for a run whose answers came before they were counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
