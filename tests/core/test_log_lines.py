@@ -41,6 +41,11 @@ def test_a_json_line_is_one_line_whatever_is_in_it() -> None:
     assert "\n" not in JsonLines().format(a_record("two\nlines %s", "r-1"))
 
 
+def test_a_json_line_can_be_written_to_any_stream() -> None:
+    line = JsonLines().format(a_record("half a character %s and one “more”", "\ud800"))
+    assert json.loads(line.encode("ascii"))["message"].startswith("half a character")
+
+
 def test_an_error_comes_with_its_traceback() -> None:
     try:
         raise ValueError("broken")
