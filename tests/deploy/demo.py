@@ -27,7 +27,7 @@ ROWS = 5
 Service = dict[str, Any]
 """As Compose tells of it."""
 
-_IMAGE_CHECK = ("CMD", str(ROOT / "worker" / "paceline-probe"))
+_IMAGE_CHECK = [str(ROOT / "worker" / "paceline-probe")]
 _CONFINED = """
 mount -t tmpfs tmpfs "$TMPDIR" || exit 9
 for at in $(awk '$3 ~ /^(ext.|xfs|btrfs|overlay)$/ || $2 == "/tmp" {print $2}' /proc/self/mounts); do
@@ -79,8 +79,8 @@ class Demo:
 
     def is_well(self, name: str) -> bool:
         """What the image's own health check says, or the service's."""
-        test = self.services[name].get("healthcheck", {}).get("test", _IMAGE_CHECK)
-        command = [self._translated(part) for part in test[1:]]
+        _, *told = self.services[name].get("healthcheck", {}).get("test", ["NONE"])
+        command = [self._translated(part) for part in told] or _IMAGE_CHECK
         if can_confine():
             command = ["nsenter", "--target", str(self.children[name].process.pid), "--mount", *command]
         checked = subprocess.run(command, env=self._environment(name), capture_output=True, check=False)
