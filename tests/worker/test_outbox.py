@@ -52,6 +52,18 @@ async def test_who_flushes_at_once_shares_an_export() -> None:
     assert receiver.tries <= 2
 
 
+async def test_an_export_waits_a_moment_for_others_to_join_it() -> None:
+    receiver = Receiver()
+    outbox = Outbox(receiver)
+    outbox.add(1)
+    first = asyncio.ensure_future(outbox.flush())
+    await asyncio.sleep(0)
+    outbox.add(2)
+    await outbox.flush()
+    await first
+    assert receiver.batches == [[1, 2]]
+
+
 async def test_nobody_waits_any_more_after_a_failure() -> None:
     receiver = Receiver()
     outbox = Outbox(receiver)

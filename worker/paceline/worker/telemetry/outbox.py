@@ -18,6 +18,8 @@ log = logging.getLogger("paceline.telemetry")
 
 LONGEST_WAIT_SECONDS = 3.0
 _PAUSE_SECONDS = 30.0
+_GATHER_SECONDS = 0.02
+"""An export waits so long for others to join it: one costs about a millisecond of CPU, however few spans it takes."""
 _KEPT = 4096
 _EXPORTED_AT_ONCE = 512
 
@@ -31,10 +33,12 @@ class Outbox(Generic[T]):
         *,
         wait_seconds: float = LONGEST_WAIT_SECONDS,
         pause_seconds: float = _PAUSE_SECONDS,
+        gather_seconds: float = _GATHER_SECONDS,
     ) -> None:
         self._export = export
         self._wait_seconds = wait_seconds
         self._pause_seconds = pause_seconds
+        self._gather_seconds = gather_seconds
         self._waiting: deque[T] = deque()
         self._added = 0
         self._gone = 0
@@ -68,6 +72,7 @@ class Outbox(Generic[T]):
         return self._exporting
 
     async def _export_some(self) -> None:
+        await asyncio.sleep(self._gather_seconds)
         batch, first = list(islice(self._waiting, _EXPORTED_AT_ONCE)), self._gone
         try:
             went_well = await asyncio.to_thread(self._export, batch)
