@@ -120,9 +120,9 @@ FLEET = Dashboard(
                 ),
                 stat("On hold", "Runs that wait for a moment in time.", active_runs(f'{OF_FLEET},state="on_hold"')),
                 stat(
-                    "Await a decision",
-                    "Runs that wait until somebody says what became of a call (`paceline resolve`).",
-                    active_runs(f'{OF_FLEET},state="awaiting_decision"'),
+                    "Await a person",
+                    "Runs that wait until somebody says what became of a call, or whether it may run.",
+                    active_runs(f'{OF_FLEET},state=~"awaiting_approval|awaiting_decision"'),
                     threshold=Threshold(red=1),
                 ),
                 stat(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from paceline.core.errors import Bug
 from paceline.core.ledger import (
     LEDGER_VERSION,
+    ApprovalDecided,
     AttemptLost,
     CallRan,
     Compacted,
@@ -100,6 +101,10 @@ ENTRIES: list[Entry] = [
     Held(turn=2, attempt=2, at_ms=5, wait_seconds=1.0, reason="529", took_ms=20, trouble="throttled"),
     AttemptLost(turn=2, attempt=3, at_ms=9, worker="w1", began_ms=6),
     Ended(turn=2, at_ms=12, reason="model_error", message="refused", attempt=4, took_ms=2),
+    ApprovalDecided(turn=5, call="toolu_5", tool="charge", at_ms=1_800_000_041_000, approved=True),
+    ApprovalDecided(
+        turn=5, call="toolu_6", tool="charge", at_ms=1_800_000_042_000, approved=False, reason="too much ☃"
+    ),
 ]
 
 
@@ -159,6 +164,8 @@ def test_an_entry_says_what_it_is_and_of_which_version() -> None:
         "held",
         "lost",
         "ended",
+        "approval",
+        "approval",
     ]
     assert {json.loads(encode(entry))["version"] for entry in ENTRIES} == {LEDGER_VERSION}
 

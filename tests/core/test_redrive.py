@@ -26,8 +26,9 @@ from paceline.core.unknown_effect import UNKNOWN_EFFECT
 def test_how_far_a_call_had_come_follows_from_its_claim(
     effect: Effect, placement: Placement, was_begun: bool, left: Left
 ) -> None:
-    assert left_of(effect, placement, was_begun=was_begun, is_in_doubt=False) is left
-    assert left_of(effect, placement, was_begun=was_begun, is_in_doubt=True) is Left.IN_DOUBT
+    assert left_of(effect, placement, was_begun=was_begun, is_in_doubt=False, is_denied=False) is left
+    assert left_of(effect, placement, was_begun=was_begun, is_in_doubt=True, is_denied=False) is Left.IN_DOUBT
+    assert left_of(effect, placement, was_begun=False, is_in_doubt=False, is_denied=True) is Left.DENIED
 
 
 def test_a_result_that_is_there_is_kept_and_the_others_are_told_truly() -> None:

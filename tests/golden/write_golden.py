@@ -69,7 +69,7 @@ async def write_record(url: str) -> Mapping[str, object]:
 async def _in_state(run: Driven, state: State) -> None:
     """Through a turn with calls where the state lets it, and then there."""
     match state:
-        case State.QUEUED | State.IN_TURN | State.AWAITING_DECISION | State.CANCELLED:
+        case State.QUEUED | State.IN_TURN | State.AWAITING_APPROVAL | State.AWAITING_DECISION | State.CANCELLED:
             await run.bring_to(state)
         case State.IN_TOOLS:
             await _in_the_midst_of_calls(run)

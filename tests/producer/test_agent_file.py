@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from paceline.core.approval import OnDenied
 from paceline.core.errors import AgentFileError
 from paceline.core.prices import given_prices
 from paceline.core.request_fields import RequestFields, broken_rules
+from paceline.core.tool_spec import Approval
 from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.producer.agent_file import AgentFile, load_agent_file
 
@@ -90,13 +92,17 @@ def test_prices_of_ones_own_stand_for_those_that_are_not_known(tmp_path: Path) -
     assert line.startswith("agent.yaml:3: prices.input: expected greater than or equal to 0")
 
 
-def test_a_tool_that_nobody_could_approve_is_refused(tmp_path: Path) -> None:
+def test_an_agent_has_tools_that_a_person_must_approve_and_says_what_a_denial_does(tmp_path: Path) -> None:
     (tmp_path / "pf_asks.py").write_text(
         "from paceline.tools import tool\n\n@tool(approval='always')\n"
         "def pay(cents: int) -> str:\n    'Pay.'\n    return ''\n"
     )
-    told = refused(tmp_path, GOOD + "tools: [pf_asks:pay]\n")
-    assert any("approval" in line and "take it out" in line for line in told)
+    agent = loaded(tmp_path, GOOD + "tools: [pf_asks:pay]\non_denied: stop\n").agent
+    assert agent.tools[0].approval is Approval.ALWAYS
+    assert agent.on_denied is OnDenied.STOP
+    [line] = refused(tmp_path, GOOD + "on_denied: wait\n")
+    assert "on_denied" in line
+    assert "'tell' or 'stop'" in line
 
 
 def test_a_file_that_is_not_there_names_one_that_is(tmp_path: Path) -> None:

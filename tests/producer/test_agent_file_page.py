@@ -32,7 +32,7 @@ def test_what_is_passed_through_or_refused_is_named(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["max_tokens", "model_attempts", "empty_retries", "pauses", "on_unknown_effect", "compact_at"]
+    "name", ["max_tokens", "model_attempts", "empty_retries", "pauses", "on_unknown_effect", "on_denied", "compact_at"]
 )
 def test_the_defaults_of_the_file_are_the_agents(name: str) -> None:
     assert ROWS[name].strip("`") == str(getattr(Agent(name="a", model="m"), name))

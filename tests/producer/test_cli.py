@@ -564,6 +564,33 @@ def test_a_decision_must_be_one_and_only_one(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.usefixtures("prefix")
+def test_a_call_that_wants_an_approval_is_listed_shown_and_approved_or_denied(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    submitted(capsys)
+    runs = [run_id(BatchName("nightly"), row) for row in "ab"]
+    with Fleet() as fleet:
+        for run in runs:
+            fleet.loop.run(Driven(fleet.store, run).bring_to(State.AWAITING_APPROVAL))
+    approved, denied = runs
+    listed = Said(capsys, "runs", "--state", "awaiting_approval").out
+    assert approved in listed
+    assert denied in listed
+    assert "2 await the approval of a call" in Said(capsys, "status", "nightly").out
+    assert f"paceline approve {approved} c1" in Said(capsys, "show", approved).out
+    assert Said(capsys, "show", approved, "--json").json["awaiting_approval"][0]["call_id"] == "c1"
+    assert Said(capsys, "approve", approved, "c1", "--json").json["decision"] == "approved"
+    assert "a person approved tool search: it may run (c1)" in Said(capsys, "show", approved).out
+    assert Said(capsys, "deny", denied, "c1", "--reason", "too much").code == 0
+    shown = Said(capsys, "show", denied).out
+    assert "a person denied tool search: too much (c1)" in shown
+    assert "it has its tools' results" in shown
+    again = Said(capsys, "approve", denied, "c1")
+    assert again.code == 2
+    assert "wants no approval: its calls that do are: none" in again.err
+
+
+@pytest.mark.usefixtures("prefix")
 def test_runs_that_failed_are_listed_shown_and_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     submitted(capsys)
     failed, stopped = finish("nightly", "a", StopReason.MODEL_ERROR), finish("nightly", "b", StopReason.MAX_TURNS)

@@ -16,10 +16,12 @@ from support.runs import (
     Driven,
     a_block,
     a_call,
+    a_call_to_approve,
     a_claim,
     a_queued_run,
     a_result,
     a_row,
+    approval,
     asking,
     call_ran,
     in_doubt,
@@ -29,13 +31,15 @@ from support.runs import (
 )
 from support.worlds import World
 
+from paceline.core.approval import Permission
 from paceline.core.ids import AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId, batch_tag, run_id
 from paceline.core.ledger import AttemptLost, Ended, ModelCalled, Redriven, Source
-from paceline.core.lifecycle import TERMINAL, State
+from paceline.core.lifecycle import AWAITS_PERSON, TERMINAL, State
 from paceline.core.run import Spent, Streaks
 from paceline.core.tool_spec import Effect, Placement
 from paceline.core.transcript import results_message, user_text
 from paceline.store.port import (
+    Approved,
     Asked,
     BatchInfo,
     Begun,
@@ -267,7 +271,7 @@ async def test_a_message_for_another_turn_is_stale(world: World) -> None:
     assert await world.store.begin(driven.run_id, 1, a_claim()) is NotBegun.STALE
 
 
-@pytest.mark.parametrize("state", sorted({State.IN_TOOLS, State.AWAITING_DECISION, State.JOINING, *TERMINAL}))
+@pytest.mark.parametrize("state", sorted({State.IN_TOOLS, *AWAITS_PERSON, State.JOINING, *TERMINAL}))
 async def test_no_turn_begins_in_another_phase(world: World, state: State) -> None:
     driven = await a_queued_run(world.store)
     await driven.bring_to(state)
@@ -450,7 +454,7 @@ async def test_an_empty_answer_is_an_answer(world: World) -> None:
     assert record.answer == ""
 
 
-@pytest.mark.parametrize("state", [State.QUEUED, State.TURN_DUE, State.ON_HOLD, State.AWAITING_DECISION])
+@pytest.mark.parametrize("state", [State.QUEUED, State.TURN_DUE, State.ON_HOLD, *sorted(AWAITS_PERSON)])
 async def test_the_sweeper_can_end_a_run_that_nobody_holds(world: World, state: State) -> None:
     driven = await a_queued_run(world.store)
     await driven.bring_to(state)
@@ -871,6 +875,115 @@ async def test_a_cancelled_run_does_not_await_a_decision(world: World) -> None:
     assert (await world.store.ledger(driven.run_id))[-1] == in_doubt("c1")
 
 
+# Calls to approve ----------------------------------------------------------------------------------------------------
+
+
+async def _to_approve(world: World, *others: OpenCall) -> Driven:
+    """A run whose call `c1` wants an approval, before others of its turn."""
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call_to_approve("c1"), *others)
+    return driven
+
+
+async def _approve(driven: Driven, call_id: str, *, told: bool = False, approved: bool = False) -> Approved:
+    entry, result = approval(call_id, approved=approved), a_result(call_id, "denied") if told else None
+    return await driven.store.approve(driven.run_id, CallId(call_id), entry, result)
+
+
+async def test_a_run_awaits_an_approval_from_the_moment_its_calls_are_on_record(world: World) -> None:
+    driven = await _to_approve(world)
+    assert ((await driven.look()).state, (await driven.look()).owner) == (State.AWAITING_APPROVAL, "")
+    assert await counted(world) == {State.AWAITING_APPROVAL: 1}
+    assert await world.store.due(limit=10) == [driven.run_id]
+    state = (await world.store.open_call_states(driven.run_id))[0]
+    assert (state.call, state.permission, state.owner) == (a_call_to_approve("c1"), Permission.WANTED, "")
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim()) is NotBegun.STALE
+
+
+async def test_other_calls_run_to_their_end_before_an_approval_is_awaited(world: World) -> None:
+    driven = await _to_approve(world, a_call("p"), a_call("c2", Effect.ONCE))
+    assert (await driven.look()).state is State.IN_TOOLS
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim()) is NotBegun.NOT_APPROVED
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c2"), a_claim()) is NotBegun.WAITS
+    assert await driven.run_call("p") == CallStored(written=CallWritten.STORED)
+    assert (await driven.look()).state is State.AWAITING_APPROVAL
+
+
+async def test_a_call_that_is_approved_may_run_and_the_run_is_due_at_once(world: World) -> None:
+    driven = await _to_approve(world)
+    seen = await driven.now_held()
+    assert await _approve(driven, "c1", approved=True) is Approved.TAKEN
+    run = await driven.look()
+    assert (run.state, run.sent_ms) == (State.IN_TOOLS, 0)
+    await world.store.look_again(seen, seconds=900)
+    assert await world.store.due(limit=10) == [driven.run_id]
+    assert (await world.store.ledger(driven.run_id))[-1] == approval("c1")
+    assert await driven.run_call("c1") == CallStored(written=CallWritten.LAST)
+
+
+async def test_a_once_call_is_not_named_as_the_next_before_it_is_approved(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1", Effect.ONCE), a_call_to_approve("c2"))
+    assert await driven.run_call("c1") == CallStored(written=CallWritten.STORED)
+    assert (await driven.look()).state is State.AWAITING_APPROVAL
+
+
+async def test_an_approved_call_behind_one_that_waits_does_not_let_the_run_go_on(world: World) -> None:
+    driven = await _to_approve(world, a_call_to_approve("c2"))
+    assert await _approve(driven, "c2", approved=True) is Approved.TAKEN
+    assert (await driven.look()).state is State.AWAITING_APPROVAL
+    assert await _approve(driven, "c1", approved=True) is Approved.TAKEN
+    assert await driven.run_call("c1") == CallStored(written=CallWritten.STORED, next_once=CallId("c2"))
+
+
+async def test_a_denial_that_the_model_is_told_is_the_result_of_its_call(world: World) -> None:
+    driven = await _to_approve(world)
+    assert await _approve(driven, "c1", told=True) is Approved.TAKEN
+    assert (await driven.look()).state is State.JOINING
+    assert await world.store.due(limit=10) == [driven.run_id]
+    assert (await world.store.ledger(driven.run_id))[-2:] == (approval("c1", approved=False), call_ran("c1"))
+    results = await world.store.results(driven.run_id, 1)
+    assert results is not None
+    assert results.blocks == {CallId("c1"): a_block("c1", "denied")}
+
+
+async def test_a_call_that_is_denied_for_good_never_begins_and_is_told_so_after_the_end(world: World) -> None:
+    driven = await _to_approve(world, a_call("p"))
+    assert await _approve(driven, "c1") is Approved.TAKEN
+    assert await world.store.begin_call(driven.run_id, 1, CallId("c1"), a_claim()) is NotBegun.NOT_APPROVED
+    await driven.run_call("p")
+    assert (await driven.look()).state is State.AWAITING_APPROVAL
+    await world.store.finish(await driven.now_held(), TurnWrite(), ENDS[State.STOPPED])
+    remains = await world.store.remains(driven.run_id)
+    assert remains is not None
+    assert [state.permission for state in remains.calls] == [Permission.DENIED, Permission.GIVEN]
+
+
+async def test_a_decision_about_a_doubt_comes_first_and_leaves_the_approval_to_be_awaited(world: World) -> None:
+    driven = await a_queued_run(world.store)
+    await driven.in_tools(a_call("c1", Effect.ONCE), a_call_to_approve("c2", Effect.READS))
+    await driven.doubt("c1")
+    assert (await driven.look()).state is State.AWAITING_DECISION
+    assert await world.store.resolve(driven.run_id, CallId("c1"), a_result("c1")) is Resolved.RESOLVED
+    assert (await driven.look()).state is State.AWAITING_APPROVAL
+
+
+async def test_nobody_is_asked_twice_about_a_call_or_about_one_that_wants_no_approval(world: World) -> None:
+    driven = await _to_approve(world, a_call("p"))
+    for call in ("p", "unknown"):
+        assert await _approve(driven, call, approved=True) is Approved.NOT_WANTED
+    assert await world.store.approve(NOBODY, CallId("c1"), approval("c1"), None) is Approved.MISSING
+    await _approve(driven, "c1", approved=True)
+    for word in ({"approved": True}, {"told": True}, {}):
+        assert await _approve(driven, "c1", **word) is Approved.NOT_WANTED
+
+
+async def test_a_run_that_awaits_an_approval_is_cancelled_at_once(world: World) -> None:
+    driven = await _to_approve(world)
+    assert await world.store.cancel(driven.run_id) is Cancelled.CANCELLED
+    assert await _approve(driven, "c1", approved=True) is Approved.NOT_WANTED
+
+
 # Joining -------------------------------------------------------------------------------------------------------------
 
 
@@ -958,7 +1071,7 @@ async def test_a_worker_that_lost_its_inline_calls_does_not_join_over_whoever_ha
 # Cancelling ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", [State.QUEUED, State.TURN_DUE, State.ON_HOLD, State.JOINING, State.AWAITING_DECISION])
+@pytest.mark.parametrize("state", [State.QUEUED, State.TURN_DUE, State.ON_HOLD, State.JOINING, *sorted(AWAITS_PERSON)])
 async def test_a_run_of_which_nothing_runs_is_cancelled_at_once(world: World, state: State) -> None:
     driven = await a_queued_run(world.store)
     await driven.bring_to(state)
@@ -1100,6 +1213,7 @@ async def test_a_queued_run_is_looked_at_when_nobody_has_begun_it_in_time(world:
         (State.IN_TOOLS, 30),
         (State.JOINING, 30),
         (State.AWAITING_DECISION, 0),
+        (State.AWAITING_APPROVAL, 0),
     ],
 )
 async def test_each_move_says_when_to_look_at_the_run(world: World, state: State, after_seconds: int) -> None:

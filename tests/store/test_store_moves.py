@@ -12,9 +12,11 @@ from support.runs import (
     ENDS,
     Driven,
     a_call,
+    a_call_to_approve,
     a_claim,
     a_queued_run,
     a_result,
+    approval,
     in_doubt,
     ruled_out,
 )
@@ -69,6 +71,14 @@ async def _decide(driven: Driven) -> object:
     return await driven.store.resolve(driven.run_id, CallId("c1"), ruled_out("c1"))
 
 
+async def _await_approval(driven: Driven) -> object:
+    return await driven.store.finish_call(await _claimed(driven), a_result("c1"))
+
+
+async def _approve(driven: Driven) -> object:
+    return await driven.store.approve(driven.run_id, CallId("c1"), approval("c1"), None)
+
+
 async def _join(driven: Driven) -> object:
     held = await driven.now_held()
     inline = [a_result("c1")] if (await driven.look()).state is State.IN_TOOLS else []
@@ -95,6 +105,8 @@ OPERATIONS: Mapping[Event, Callable[[Driven], Awaitable[object]]] = {
     Event.LAST_RESULT: _last_result,
     Event.AWAIT_DECISION: _await_decision,
     Event.DECIDE: _decide,
+    Event.AWAIT_APPROVAL: _await_approval,
+    Event.APPROVE: _approve,
     Event.JOIN: _join,
     Event.SUCCEED: _finish(State.SUCCEEDED),
     Event.STOP: _finish(State.STOPPED),
@@ -112,7 +124,10 @@ def test_every_event_has_its_operation() -> None:
 @pytest.mark.parametrize("state", list(State))
 async def test_a_run_moves_as_the_table_says(world: World, state: State, event: Event) -> None:
     driven = await a_queued_run(world.store)
-    await driven.bring_to(state)
+    if (state, event) == (State.IN_TOOLS, Event.AWAIT_APPROVAL):
+        await driven.in_tools(a_call("c1"), a_call_to_approve("c2"))
+    else:
+        await driven.bring_to(state)
     await world.let_pass(10)  # a run on hold may begin
     before = await _everything(driven)
     expected = MOVES.get((state, event))

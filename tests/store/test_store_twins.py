@@ -15,9 +15,11 @@ from support.runs import (
     ENDS,
     SPENT,
     a_call,
+    a_call_to_approve,
     a_claim,
     a_result,
     a_row,
+    approval,
     asking,
     call_ran,
     in_doubt,
@@ -61,6 +63,7 @@ seconds = st.sampled_from([0.0, 1.5, 29.0, 31.0])
 nonces = st.sampled_from(["n1", "n2", "n3"])
 call_ids = st.sampled_from(CALLS)
 nanousd = st.integers(0, 9)
+words = st.sampled_from(["given", "denied", "told"])
 askeds = st.sampled_from(list(Asked))
 entries: st.SearchStrategy[list[Entry]] = st.lists(
     st.sampled_from([model_called(), call_ran("c1"), AttemptLost(turn=1, attempt=1, at_ms=5, worker="w")]), max_size=2
@@ -74,7 +77,8 @@ writes = st.builds(
     ledger=entries.map(tuple),
 )
 open_calls = st.lists(
-    st.builds(a_call, call_ids, st.sampled_from(list(Effect)), st.sampled_from(list(Placement))),
+    st.builds(a_call, call_ids, st.sampled_from(list(Effect)), st.sampled_from(list(Placement)))
+    | st.builds(a_call_to_approve, call_ids, st.sampled_from(list(Effect))),
     min_size=1,
     max_size=3,
     unique_by=lambda call: call.call_id,
@@ -155,6 +159,11 @@ def _resolve(call: str, has_run: bool) -> Act:
     return lambda world, run: world.store.resolve(run.run_id, CallId(call), entry)
 
 
+def _approve(call: str, word: str) -> Act:
+    entry, told = approval(call, approved=word == "given"), a_result(call) if word == "told" else None
+    return lambda world, run: world.store.approve(run.run_id, CallId(call), entry, told)
+
+
 def _join(turn_off: int, fence_off: int) -> Act:
     async def act(world: World, run: Run) -> object:
         results = await world.store.results(run.run_id, run.turn)
@@ -226,6 +235,7 @@ ANYTHING = st.one_of(
     _moves("doubt", st.builds(_doubt, call_ids, off, askeds)),
     _moves("rule_out", st.builds(_rule_out, call_ids, off)),
     _moves("resolve", st.builds(_resolve, call_ids, st.booleans())),
+    _moves("approve", st.builds(_approve, call_ids, words)),
     _moves("join", st.builds(_join, off, off)),
     _moves("redrive", st.builds(_redrive, off, off, st.booleans())),
     _moves("cancel", st.builds(_cancel)),
@@ -256,10 +266,14 @@ def _what_fits(row: int, examined: Examined) -> st.SearchStrategy[Move]:
                 _moves("begin_call", st.builds(_begin_call, ids, nonces), of_row),
                 _moves("finish_call", st.builds(_finish_call, ids, st.just(0)), of_row),
                 _moves("doubt", st.builds(_doubt, ids, st.just(0), askeds), of_row),
+                _moves("approve", st.builds(_approve, ids, words), of_row),
             )
-        case State.AWAITING_DECISION:
+        case State.AWAITING_DECISION | State.AWAITING_APPROVAL:
             ids = st.sampled_from([state.call.call_id for state in examined.calls])
-            return _moves("resolve", st.builds(_resolve, ids, st.booleans()), of_row)
+            return st.one_of(
+                _moves("resolve", st.builds(_resolve, ids, st.booleans()), of_row),
+                _moves("approve", st.builds(_approve, ids, words), of_row),
+            )
         case State.FAILED | State.STOPPED:
             return _moves("redrive", st.builds(_redrive, st.just(0), st.just(0), st.booleans()), of_row)
         case State.JOINING:

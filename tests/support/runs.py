@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import AgentDigest, BatchName, CallId, Incarnation, RunId, run_id
-from paceline.core.ledger import CallRan, EffectInDoubt, EffectRuledOut, ModelCalled, Source
+from paceline.core.ledger import ApprovalDecided, CallRan, EffectInDoubt, EffectRuledOut, ModelCalled, Source
 from paceline.core.lifecycle import State
 from paceline.core.run import Run, Spent
-from paceline.core.tool_spec import Effect, Placement
+from paceline.core.tool_spec import Approval, Effect, Placement
 from paceline.core.transcript import Fragment, assistant_content, result_block, user_text
 from paceline.core.usage import Usage
 from paceline.store.port import (
@@ -68,6 +68,10 @@ def a_call(call_id: str, effect: Effect = Effect.READS, placement: Placement = P
     )
 
 
+def a_call_to_approve(call_id: str, effect: Effect = Effect.ONCE) -> OpenCall:
+    return replace(a_call(call_id, effect), approval=Approval.ALWAYS)
+
+
 def asking(*call_ids: str) -> Fragment:
     blocks = [f'{{"type":"tool_use","id":"{call_id}","name":"search","input":{{}}}}' for call_id in call_ids]
     return assistant_content(f"[{','.join(blocks)}]".encode())
@@ -116,6 +120,10 @@ def in_doubt(call_id: str, turn: int = 1) -> EffectInDoubt:
 
 def ruled_out(call_id: str, source: Source = Source.PERSON) -> EffectRuledOut:
     return EffectRuledOut(turn=1, call=call_id, tool="search", at_ms=1_800_000_040_000, source=source)
+
+
+def approval(call_id: str, *, approved: bool = True) -> ApprovalDecided:
+    return ApprovalDecided(turn=1, call=call_id, tool="search", at_ms=1_800_000_050_000, approved=approved)
 
 
 def a_block(call_id: str, text: str = "Ada") -> bytes:
@@ -200,6 +208,8 @@ class Driven:
         if state is State.AWAITING_DECISION:
             await self.open_calls(a_call("c1", Effect.ONCE))
             await self.doubt("c1")
+        if state is State.AWAITING_APPROVAL:
+            await self.open_calls(a_call_to_approve("c1"))
         if state is State.JOINING:
             await self.run_call("c1")
         assert (await self.look()).state is state

@@ -46,7 +46,6 @@ def test_each_option_reaches_the_spec() -> None:
         timeout_s=2.5,
         max_result_chars=1000,
         repeatable=True,
-        approval="always",
         name="page-reader",
     )
     def get_page(path: str) -> str:
@@ -54,8 +53,17 @@ def test_each_option_reaches_the_spec() -> None:
         return path
 
     spec = get_page.spec
-    assert (spec.effect, spec.placement, spec.approval) == (Effect.READS, Placement.INLINE, Approval.ALWAYS)
+    assert (spec.effect, spec.placement, spec.approval) == (Effect.READS, Placement.INLINE, Approval.NEVER)
     assert (spec.timeout_s, spec.max_result_chars, spec.repeatable, spec.name) == (2.5, 1000, True, "page-reader")
+
+
+def test_a_tool_may_want_an_approval_of_each_call() -> None:
+    @tool(approval="always")
+    def pay(cents: int) -> str:
+        """Pay."""
+        return ""
+
+    assert pay.spec.approval is Approval.ALWAYS
 
 
 def test_a_tool_is_still_callable_as_its_function() -> None:
@@ -169,6 +177,10 @@ def test_what_cannot_be_a_tool_is_refused_with_its_name_and_the_fix(
         ({"timeout_s": float("inf")}, ["timeout_s=inf"]),
         ({"max_result_chars": 10}, ["max_result_chars=10", "at least"]),
         ({"placement": "inline"}, ["inline", "reads", "once"]),
+        (
+            {"placement": "inline", "effect": "reads", "approval": "always"},
+            ['approval="always"', "leave the placement"],
+        ),
         ({"name": "get page"}, ["'get page'", "1 to 64"]),
         ({"name": "x" * 65}, ["1 to 64"]),
     ],

@@ -13,6 +13,7 @@ from worker.box.plays import PLAYS
 from worker.box.promises import check_promises
 
 from paceline.core.agent import Agent, Limits
+from paceline.core.approval import OnDenied
 from paceline.core.endings import ENDINGS, StopReason
 from paceline.core.models import max_output_tokens
 from paceline.core.step import FailureKind
@@ -81,6 +82,9 @@ SCENARIOS: Mapping[StopReason, Callable[[], Over]] = {
     StopReason.MODEL_ERROR: lambda: play_out(always(fails(FailureKind.REFUSED, "401 authentication_error"))),
     StopReason.UNKNOWN_EFFECT: lambda: struck(
         PLAYS["calls that run once"], Strike.KILL, "before a tool", agent=STOPPING
+    ),
+    StopReason.DENIED: lambda: play_out(
+        PLAYS["calls to approve"], Plan(denials=[True]), agent=replace(AGENT, on_denied=OnDenied.STOP)
     ),
     StopReason.POISON: lambda: struck(always(says("done")), Strike.KILL, "before model.call", times=3),
     StopReason.INTERNAL_ERROR: lambda: play_out(breaks),

@@ -1,4 +1,4 @@
-"""What the sweeper does about calls in doubt, by values."""
+"""What the sweeper does about calls in doubt and calls to approve, by values."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from support.runs import a_call
 
 from paceline.core.agent import Agent, Limits
+from paceline.core.approval import Permission
 from paceline.core.endings import StopReason
 from paceline.core.ids import AgentDigest, Incarnation, RunId
 from paceline.core.lifecycle import State
@@ -16,7 +17,7 @@ from paceline.core.tool_spec import Effect
 from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.core.wire import Queue
 from paceline.store.port import Asked, CallState, Doubt, Examined
-from paceline.worker.sweep import EndRun, LookAgain, MendCalls, View, repair
+from paceline.worker.sweep import EndRun, LookAgain, MendCalls, Repair, View, repair
 
 AGENT = Agent(name="a", model="claude-sonnet-5-5")
 RUN = Run(
@@ -116,3 +117,28 @@ def test_a_run_awaits_no_decision_beyond_its_deadline(now_ms: int, left_seconds:
         assert repaired.outcome.reason is StopReason.DEADLINE
     else:
         assert repaired == LookAgain(seconds=left_seconds)
+
+
+TO_APPROVE = replace(ONCE, owner="", claim_until_ms=0, attempt=0, permission=Permission.WANTED)
+
+
+def test_a_call_that_nobody_has_approved_is_not_sent_and_later_once_calls_wait() -> None:
+    other = replace(TO_APPROVE, call=a_call("p"), permission=Permission.GIVEN)
+    later = replace(other, call=a_call("c2", Effect.ONCE))
+    assert mended(TO_APPROVE, other, later).send == ("p",)
+    assert mended(replace(TO_APPROVE, permission=Permission.DENIED), later).send == ()
+    assert mended(replace(TO_APPROVE, permission=Permission.GIVEN), later).send == ("c1",)
+
+
+def test_a_run_awaits_an_approval_until_it_is_denied_or_its_deadline_has_passed() -> None:
+    def awaiting(limits: Limits, *calls: CallState) -> Repair:
+        run = replace(RUN, state=State.AWAITING_APPROVAL)
+        return repair(replace(AGENT, limits=limits), Examined(run=run, calls=calls), VIEW)
+
+    assert awaiting(Limits(), TO_APPROVE) == LookAgain(seconds=900.0)
+    late = awaiting(Limits(deadline_seconds=50), TO_APPROVE)
+    denied = awaiting(Limits(), TO_APPROVE, replace(TO_APPROVE, permission=Permission.DENIED))
+    assert isinstance(late, EndRun)
+    assert isinstance(denied, EndRun)
+    assert (late.outcome.reason, denied.outcome.reason) == (StopReason.DEADLINE, StopReason.DENIED)
+    assert "search (c1)" in denied.outcome.message

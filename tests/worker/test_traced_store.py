@@ -17,6 +17,7 @@ from support.runs import (
     a_claim,
     a_result,
     a_row,
+    approval,
     asking,
     in_doubt,
     ruled_out,
@@ -248,6 +249,19 @@ async def test_what_a_person_decided_about_a_call_is_told_with_the_root(has_run:
     assert settled.attributes.get(names.SOURCE) == ("person" if has_run else None)
     moments = [(moment.name, moment.attributes[names.SOURCE]) for moment in stage.told.root.moments]
     assert moments == ([] if has_run else [(names.RULED_OUT_EVENT, "person")])
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_what_a_person_said_about_a_call_to_approve_is_told_with_the_root(approved: bool) -> None:
+    stage = await _a_stage()
+    run = stage.run
+    await run.bring_to(State.AWAITING_APPROVAL)
+    await stage.world.store.approve(run.run_id, CallId("c1"), approval("c1", approved=approved), None)
+    await run.store.finish(await run.now_held(), TurnWrite(), ENDS[State.FAILED])
+    stage.told.assert_whole()
+    (moment,) = stage.told.root.moments
+    assert moment.name == (names.APPROVED_EVENT if approved else names.DENIED_EVENT)
+    assert moment.attributes == {names.CALL: "c1", names.TOOL: "search", names.SOURCE: "person"}
 
 
 async def test_a_turn_names_the_queue_that_it_came_by() -> None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from .approval import OnDenied
 from .cache_breakpoint import with_breakpoint
 from .errors import NewerVersion
 from .finish import definition as finish_definition
@@ -62,6 +63,7 @@ class Agent:
     empty_retries: int = 2
     pauses: int = 10
     on_unknown_effect: OnUnknownEffect = OnUnknownEffect.WAIT
+    on_denied: OnDenied = OnDenied.TELL
     compact_at: float | None = COMPACT_AT
     """The share of the model's window past which old tool results are cleared from what is sent, where that pays and
     the model bears it; None: never."""
@@ -82,6 +84,8 @@ class Agent:
         data = {**asdict(self), **own, "version": AGENT_VERSION}
         if self.on_unknown_effect is OnUnknownEffect.WAIT:
             del data["on_unknown_effect"]  # as before there was such a thing: an agent keeps its digest
+        if self.on_denied is OnDenied.TELL:
+            del data["on_denied"]
         if self.finish is None:
             del data["finish"]
         if self.compact_at == COMPACT_AT:
@@ -106,13 +110,14 @@ class Agent:
             )
         tools = tuple(ToolSpec.from_json(tool) for tool in data.pop("tools"))
         on_unknown_effect = OnUnknownEffect(data.pop("on_unknown_effect", OnUnknownEffect.WAIT))
+        on_denied = OnDenied(data.pop("on_denied", OnDenied.TELL))
         limits = Limits(**known_fields(Limits, data.pop("limits")))
         if "passed_through" in data:
             data["passed_through"] = RequestFields.from_json(data["passed_through"])
         if "prices" in data:
             data["prices"] = GivenPrices.from_json(data["prices"])
         rest = known_fields(cls, data)
-        return cls(**rest, tools=tools, limits=limits, on_unknown_effect=on_unknown_effect)
+        return cls(**rest, tools=tools, limits=limits, on_unknown_effect=on_unknown_effect, on_denied=on_denied)
 
     @cached_property
     def digest(self) -> AgentDigest:

@@ -30,6 +30,7 @@ class StopReason(StrEnum):
     REFUSAL = "refusal"
     MODEL_ERROR = "model_error"
     UNKNOWN_EFFECT = "unknown_effect"
+    DENIED = "denied"
     POISON = "poison"
     INTERNAL_ERROR = "internal_error"
     CANCELLED = "cancelled"
@@ -112,6 +113,10 @@ class EffectUnknown(RunEndedWithoutAnswer):
     """Nobody knows whether a call took effect, and the agent may not wait for a person who does."""
 
 
+class Denied(RunEndedWithoutAnswer):
+    """A person denied a call, and the agent may not go on without it."""
+
+
 class RunPoisoned(RunEndedWithoutAnswer):
     """The run took too many workers down with it."""
 
@@ -162,6 +167,7 @@ ENDINGS: Mapping[StopReason, Ending] = MappingProxyType(
         StopReason.REFUSAL: _failed(ErrorClass.MODEL, ModelRefused),
         StopReason.MODEL_ERROR: _failed(ErrorClass.MODEL, ModelFailed),
         StopReason.UNKNOWN_EFFECT: _failed(ErrorClass.TOOL, EffectUnknown),
+        StopReason.DENIED: _stopped(ErrorClass.INPUT, Denied),
         StopReason.POISON: _failed(ErrorClass.INFRA, RunPoisoned),
         StopReason.INTERNAL_ERROR: _failed(ErrorClass.INFRA, RunBroken),
         StopReason.CANCELLED: Ending(

@@ -144,6 +144,19 @@ class EffectRuledOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalDecided:
+    """A person said whether a call may run."""
+
+    turn: int
+    call: str
+    tool: str
+    at_ms: int
+    approved: bool
+    reason: str = ""
+    """Why not, in that person's words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """The run is over."""
 
@@ -183,6 +196,7 @@ Known = (
     | PossiblyBilled
     | EffectInDoubt
     | EffectRuledOut
+    | ApprovalDecided
     | Ended
     | Redriven
 )
@@ -200,6 +214,7 @@ _KINDS: Mapping[str, type[Known]] = MappingProxyType(
         "possibly_billed": PossiblyBilled,
         "in_doubt": EffectInDoubt,
         "ruled_out": EffectRuledOut,
+        "approval": ApprovalDecided,
         "ended": Ended,
         "redriven": Redriven,
     }

@@ -32,6 +32,7 @@ class State(StrEnum):
     IN_TOOLS = "in_tools"
     JOINING = "joining"
     ON_HOLD = "on_hold"
+    AWAITING_APPROVAL = "awaiting_approval"
     AWAITING_DECISION = "awaiting_decision"
     SUCCEEDED = "succeeded"
     STOPPED = "stopped"
@@ -53,7 +54,9 @@ TURN_CAN_BEGIN = frozenset({State.QUEUED, State.TURN_DUE, State.ON_HOLD})
 """From these a turn is claimed; from ON_HOLD only when its moment has come."""
 CAN_GO_ON = frozenset({State.FAILED, State.STOPPED})
 """Ends after which a run may go on, if somebody wants it to."""
-_CAN_STOP = frozenset({State.IN_TURN, State.QUEUED, State.TURN_DUE, State.ON_HOLD, State.AWAITING_DECISION})
+AWAITS_PERSON = frozenset({State.AWAITING_APPROVAL, State.AWAITING_DECISION})
+"""Nothing of such a run moves until a person has said something about one of its calls."""
+_CAN_STOP = frozenset({State.IN_TURN, *TURN_CAN_BEGIN, *AWAITS_PERSON})
 
 
 class Event(StrEnum):
@@ -67,6 +70,8 @@ class Event(StrEnum):
     LAST_RESULT = "last_result"
     AWAIT_DECISION = "await_decision"
     DECIDE = "decide"
+    AWAIT_APPROVAL = "await_approval"
+    APPROVE = "approve"
     JOIN = "join"
     SUCCEED = "succeed"
     STOP = "stop"
@@ -93,6 +98,8 @@ MOVES: Mapping[tuple[State, Event], State] = MappingProxyType(
         **{(s, Event.CANCEL): State.CANCELLED for s in State if s not in TERMINAL},  # m
         (State.IN_TOOLS, Event.AWAIT_DECISION): State.AWAITING_DECISION,  # n: a person must say what a call did
         (State.AWAITING_DECISION, Event.DECIDE): State.IN_TOOLS,  # o
+        (State.IN_TOOLS, Event.AWAIT_APPROVAL): State.AWAITING_APPROVAL,  # q: a person must say whether a call may run
+        (State.AWAITING_APPROVAL, Event.APPROVE): State.IN_TOOLS,  # r: a person has said so, whichever it was
         **{(s, Event.REDRIVE): State.TURN_DUE for s in CAN_GO_ON},  # p: somebody wants the run to go on after its end
     }
 )

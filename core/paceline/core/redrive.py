@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from .approval import DENIED
 from .ids import CallId
 from .tool_spec import Effect, Placement
 from .transcript import Fragment, result_block, results_message
@@ -18,6 +19,8 @@ class Left(StrEnum):
     NOT_BEGUN = "not_begun"
     BEGUN = "begun"
     """It reads, or may be repeated."""
+    DENIED = "denied"
+    """A person did not want it to run."""
     IN_DOUBT = "in_doubt"
     """It may have taken effect, and must not be repeated unseen."""
 
@@ -25,12 +28,15 @@ class Left(StrEnum):
 _TOLD: Mapping[Left, str] = {
     Left.NOT_BEGUN: "The call was not run: the run ended before it began. Call again if you still need it.",
     Left.BEGUN: "The call was begun and did not come to an end. Call again, with less to do if you can.",
+    Left.DENIED: DENIED,
     Left.IN_DOUBT: UNKNOWN_EFFECT,
 }
 
 
-def left_of(effect: Effect, placement: Placement, *, was_begun: bool, is_in_doubt: bool) -> Left:
+def left_of(effect: Effect, placement: Placement, *, was_begun: bool, is_in_doubt: bool, is_denied: bool) -> Left:
     """How far a call had come. `was_begun`: a worker has its claim."""
+    if is_denied:
+        return Left.DENIED
     if is_in_doubt or (effect is Effect.ONCE and was_begun):
         return Left.IN_DOUBT
     # A call inside its turn's own task has no claim: it may have begun.

@@ -9,6 +9,7 @@ from . import trace_names as names
 from .endings import ENDINGS, StopReason
 from .ids import CallId, RunId
 from .ledger import (
+    ApprovalDecided,
     AttemptLost,
     CallRan,
     Compacted,
@@ -301,7 +302,7 @@ def run_span(told: ToldRun, ledger: Sequence[Entry], *, turn: int, now_ms: int) 
         attributes={**_of_run(told), **_of_entries(entries), **({names.LIFE: len(lives)} if lives else {})},
         error=error_of(told.reason) if told.reason else "",
         links=(Place(trace=trace_of(run_id, part - 1), span=root_span(run_id, part - 1)),) if part else (),
-        moments=tuple(_decided(entry) for entry in entries if isinstance(entry, EffectRuledOut | Redriven)),
+        moments=tuple(_decided(entry) for entry in entries if isinstance(entry, _Decision)),
     )
 
 
@@ -321,10 +322,20 @@ def _of_last_life(ledger: Sequence[Entry], part: int) -> list[Entry]:
     return [entry for entry in ledger[since:] if part_of(entry.turn) == part]
 
 
-def _decided(entry: EffectRuledOut | Redriven) -> Moment:
+def _said_of(entry: EffectRuledOut | ApprovalDecided, source: Source) -> dict[str, Value]:
+    return {names.CALL: entry.call, names.TOOL: entry.tool, names.SOURCE: source.value}
+
+
+_Decision = EffectRuledOut | ApprovalDecided | Redriven
+
+
+def _decided(entry: _Decision) -> Moment:
     if isinstance(entry, Redriven):
         return Moment(name=names.REDRIVEN_EVENT, at_ms=entry.at_ms)
-    attributes = {names.CALL: entry.call, names.TOOL: entry.tool, names.SOURCE: entry.source.value}
+    if isinstance(entry, ApprovalDecided):
+        name = names.APPROVED_EVENT if entry.approved else names.DENIED_EVENT
+        return Moment(name=name, at_ms=entry.at_ms, attributes=_said_of(entry, Source.PERSON))
+    attributes = _said_of(entry, entry.source)
     return Moment(name=names.RULED_OUT_EVENT, at_ms=entry.at_ms, attributes=attributes)
 
 

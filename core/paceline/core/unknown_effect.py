@@ -45,7 +45,7 @@ def remedy_of(spec: ToolSpec | None, on_unknown_effect: OnUnknownEffect, *, was_
 
 def end_of_wait(on_unknown_effect: OnUnknownEffect, calls: Sequence[str]) -> Outcome | None:
     """The end of a run that may not await a decision about these calls; None if it may."""
-    if on_unknown_effect is not OnUnknownEffect.STOP:
+    if on_unknown_effect is not OnUnknownEffect.STOP or not calls:
         return None
     message = f"nobody knows whether {', '.join(calls)} took effect (on_unknown_effect: stop)"
     return Outcome(reason=StopReason.UNKNOWN_EFFECT, message=message)

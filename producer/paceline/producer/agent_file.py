@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from paceline.core.agent import Agent, Limits
+from paceline.core.approval import OnDenied
 from paceline.core.compaction import cleared_by_api
 from paceline.core.errors import AgentFileError, UsageError
 from paceline.core.finish import FINISH_TOOL, schema_problem
@@ -22,7 +23,7 @@ from paceline.core.ids import CallId, RunId
 from paceline.core.models import max_output_tokens
 from paceline.core.prices import GivenPrices, exact_usd, given_prices, is_known
 from paceline.core.request_fields import CLEAR_TOOL_USES
-from paceline.core.tool_spec import Approval, ToolSpec
+from paceline.core.tool_spec import ToolSpec
 from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.tools import Registry, read_result_tool
 
@@ -97,6 +98,7 @@ class _FileSection(PassedThroughSection):
     pauses: Annotated[int, Field(ge=0)] = 0
     compact_at: Annotated[float, Field(gt=0, le=1)] | None = None
     on_unknown_effect: Literal["wait", "stop", "tell"] = "wait"
+    on_denied: Literal["tell", "stop"] = "tell"
     finish: dict[str, Any] | None = None
     prices: _PricesSection | None = None
 
@@ -232,17 +234,11 @@ def _load_tools(registry: Registry, entries: Iterable[tuple[int, object]]) -> tu
 def _load_tool(registry: Registry, entry: object) -> ToolSpec:
     match entry:
         case str():
-            return _without_approval(registry.load(entry).spec)
+            return registry.load(entry).spec
         case {"mcp": _}:
             raise UsageError("tools of an MCP server are not supported yet: take the entry out")
         case _:
             raise UsageError(f"expected `module:function`, as in `wiki_tools:get_page`, found {_short(entry)}")
-
-
-def _without_approval(spec: ToolSpec) -> ToolSpec:
-    if spec.approval is Approval.ALWAYS:
-        raise UsageError(f'{spec.path} asks for approval="always", and nobody can be asked yet: take it out')
-    return spec
 
 
 def _template(prompt: str | None, problems: list[Problem]) -> Template | None:
@@ -261,6 +257,8 @@ def _agent(section: _FileSection, tools: Mapping[int, ToolSpec], server_tools: S
         limits["deadline_seconds"] = limits.pop("deadline")
     if "on_unknown_effect" in given:
         given["on_unknown_effect"] = OnUnknownEffect(given["on_unknown_effect"])
+    if "on_denied" in given:
+        given["on_denied"] = OnDenied(given["on_denied"])
     return Agent(
         **given,
         tools=tuple(tools.values()),

@@ -52,6 +52,8 @@ def build() -> typer.Typer:
         runs.show,
         runs.cancel,
         decisions.resolve,
+        decisions.approve,
+        decisions.deny,
         dead.retry,
         processes.worker,
         processes.exporter,

@@ -43,12 +43,13 @@ def recorded(
             spec = agent.tools_by_name.get(call.tool) if agent else None
             max_chars = spec.max_result_chars if spec else MAX_RESULT_CHARS
             shown = text_result(RAN if result is None else result, max_chars=max_chars, call_id=call.call_id)
-            return _result(run, state, shown, now_ms)
+            return persons_result(run, state, shown, now_ms)
         case _:
             assert_never(decision)
 
 
-def _result(run: Run, state: CallState, shown: ToolResult, now_ms: int) -> CallResult:
+def persons_result(run: Run, state: CallState, shown: ToolResult, now_ms: int) -> CallResult:
+    """A result that a person gives a call, as it is stored."""
     call = state.call
     entry = CallRan(
         turn=run.turn,
@@ -58,9 +59,9 @@ def _result(run: Run, state: CallState, shown: ToolResult, now_ms: int) -> CallR
         at_ms=now_ms,
         took_ms=0,
         worker="",
-        is_error=False,
+        is_error=shown.is_error,
         result_chars=shown.chars,
         source=Source.PERSON,
     )
-    block = result_block(call.call_id, shown.content, is_error=False)
+    block = result_block(call.call_id, shown.content, is_error=shown.is_error)
     return CallResult(call_id=call.call_id, block=block, entry=entry, whole=shown.whole)

@@ -22,6 +22,7 @@ from paceline.core.transcript import Fragment
 from paceline.store.connect import ServerProblem, Severity, check_server, connect
 from paceline.store.loop_thread import LoopThread
 from paceline.store.port import (
+    Approved,
     BatchCounts,
     BatchInfo,
     Budget,
@@ -36,6 +37,7 @@ from paceline.store.port import (
 from paceline.store.record import RedisRunStore
 
 from .agent_file import AgentFile, load_agent_file
+from .approvals import Approve, Deny, approvals_of, decided, told_to_model
 from .budget import budget_nanousd, require_budget
 from .decide import Decision, recorded
 from .doubts import doubts_of
@@ -85,6 +87,10 @@ class RunStory:
     ledger: tuple[Entry, ...]
     calls: tuple[CallState, ...]
     transcript: tuple[Fragment, ...]
+
+    def call(self, call_id: CallId) -> CallState | None:
+        """An open call of the turn it is in; None if there is none of this id."""
+        return next((state for state in self.calls if state.call.call_id == call_id), None)
 
 
 class Fleet:
@@ -251,6 +257,20 @@ class Fleet:
         """
         self.loop.run(self._resolve(RunId(run_id), CallId(call_id), decision))
 
+    def approve(self, run_id: str, call_id: str) -> None:
+        """Let a call run that wants an approval; it begins within a sweep.
+
+        Raises UnknownRun, or UsageError where this call wants none.
+        """
+        self.loop.run(self._rule(RunId(run_id), CallId(call_id), Approve()))
+
+    def deny(self, run_id: str, call_id: str, *, reason: str = "") -> None:
+        """Let a call not run that wants an approval: the model is told so, or the run stops, as its agent has it.
+
+        Raises UnknownRun, or UsageError where this call wants none.
+        """
+        self.loop.run(self._rule(RunId(run_id), CallId(call_id), Deny(reason)))
+
     def dead(self, *, batch: str | None = None, limit: int = 50) -> list[RunRecord]:
         """Runs that failed, of all batches or of one, the latest first."""
         tag = self.batch(batch).tag if batch else None
@@ -305,7 +325,7 @@ class Fleet:
 
     async def _resolve(self, run_id: RunId, call_id: CallId, decision: Decision) -> None:
         story = await self._story(run_id)
-        state = next((state for state in story.calls if state.call.call_id == call_id), None)
+        state = story.call(call_id)
         resolved = Resolved.NOT_IN_DOUBT
         if state is not None:
             now_ms = await self.store.now_ms()
@@ -313,6 +333,18 @@ class Fleet:
             resolved = await self.store.resolve(run_id, call_id, entry)
         if resolved is not Resolved.RESOLVED:
             raise UsageError(_nothing_to_decide(story, call_id))
+
+    async def _rule(self, run_id: RunId, call_id: CallId, verdict: Approve | Deny) -> None:
+        story = await self._story(run_id)
+        state, run = story.call(call_id), story.record.run
+        approved = Approved.NOT_WANTED
+        if state is not None:
+            now_ms = await self.store.now_ms()
+            told = told_to_model(verdict, run, story.agent, state, now_ms=now_ms)
+            entry = decided(verdict, run, state, now_ms=now_ms)
+            approved = await self.store.approve(run_id, call_id, entry, told)
+        if approved is not Approved.TAKEN:
+            raise UsageError(_nothing_to_approve(story, call_id))
 
     async def _story(self, run_id: RunId) -> RunStory:
         record = await self.store.run(run_id)
@@ -496,6 +528,15 @@ def _nothing_to_decide(story: RunStory, call_id: CallId) -> str:
     return (
         f"there is nothing to decide about call {call_id!r} of run {run.run_id}, which is {run.state}: "
         f"its calls in doubt are: {doubtful}"
+    )
+
+
+def _nothing_to_approve(story: RunStory, call_id: CallId) -> str:
+    run = story.record.run
+    waiting = ", ".join(asked.call_id for asked in approvals_of(run, story.calls)) or "none"
+    return (
+        f"call {call_id!r} of run {run.run_id}, which is {run.state}, wants no approval: its calls that do are: "
+        f"{waiting}"
     )
 
 

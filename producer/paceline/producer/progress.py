@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.core.lifecycle import State
+from paceline.core.lifecycle import AWAITS_PERSON, State
 from paceline.core.run import Spent
 from paceline.core.usage import NANO_USD, Usage
 from paceline.store.port import Budget
@@ -63,7 +63,7 @@ def progress_of(status: BatchStatus, start: Start, now_seconds: float) -> Progre
     counts = status.counts
     done = counts.runs - counts.active
     held, queued = counts.states[State.ON_HOLD], counts.states[State.QUEUED]
-    undecided = counts.states[State.AWAITING_DECISION]
+    undecided = sum(counts.states[state] for state in AWAITS_PERSON)
     return Progress(
         rows=counts.runs,
         done=done,

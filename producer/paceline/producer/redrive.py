@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.core.approval import Permission
 from paceline.core.endings import StopReason
 from paceline.core.ids import RunId
 from paceline.core.ledger import Redriven
@@ -38,5 +39,11 @@ async def redrive_run(store: RunStore, run_id: RunId) -> bool:
 def _left_call(state: CallState, remains: Remains) -> LeftCall:
     call_id = state.call.call_id
     effect, placement = state.call.effect, state.call.placement
-    left = left_of(effect, placement, was_begun=bool(state.owner), is_in_doubt=state.doubt is not None)
+    left = left_of(
+        effect,
+        placement,
+        was_begun=bool(state.owner),
+        is_in_doubt=state.doubt is not None,
+        is_denied=state.permission is Permission.DENIED,
+    )
     return LeftCall(call_id=call_id, left=left, block=remains.blocks.get(call_id))

@@ -31,6 +31,7 @@ WHAT_TO_DO: Mapping[StopReason, str] = MappingProxyType(
         StopReason.REFUSAL: "see what the model refused: paceline show RUN",
         StopReason.MODEL_ERROR: "see what the API said: paceline show RUN",
         StopReason.UNKNOWN_EFFECT: "find out what the tool did: paceline show RUN",
+        StopReason.DENIED: "see what was denied, and why: paceline show RUN",
         StopReason.POISON: "it took workers down (memory?): see the workers' logs",
         StopReason.INTERNAL_ERROR: "a fault of paceline's own: please report it",
         StopReason.CANCELLED: "",
@@ -44,6 +45,7 @@ _WORTH_A_RETRY = frozenset(
         StopReason.TOOL_ERRORS,
         StopReason.MODEL_ERROR,
         StopReason.UNKNOWN_EFFECT,
+        StopReason.DENIED,
         StopReason.POISON,
         StopReason.INTERNAL_ERROR,
     }

@@ -8,8 +8,10 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any, assert_never
 
+from paceline.core.approval import Permission
 from paceline.core.ids import trace_id
 from paceline.core.ledger import (
+    ApprovalDecided,
     AttemptLost,
     CallRan,
     Compacted,
@@ -29,6 +31,7 @@ from paceline.core.transcript import Fragment
 from paceline.core.usage import Usage
 from paceline.store.port import CallState
 
+from .approvals import approvals_of
 from .doubts import clock, doubts_of
 from .fleet import RunStory
 from .progress import (
@@ -51,6 +54,7 @@ _WHAT_RUNS_DO: dict[State, str] = {
     State.IN_TOOLS: "is running tools",
     State.JOINING: "has its tools' results and is about to go on",
     State.ON_HOLD: "is on hold",
+    State.AWAITING_APPROVAL: "awaits the approval of a tool call",
     State.AWAITING_DECISION: "awaits a decision about a tool call",
 }
 
@@ -69,7 +73,7 @@ def _ending(story: RunStory, result: Result) -> str:
         case Status.SUCCEEDED:
             return f"succeeded: the model gave its answer in turn {run.turn}."
         case Status.QUEUED | Status.RUNNING:
-            return f"is not over: it {_WHAT_RUNS_DO[run.state]}, in turn {run.turn}.{_hold(story)}{_doubts(story)}"
+            return f"is not over: it {_WHAT_RUNS_DO[run.state]}, in turn {run.turn}.{_hold(story)}{_asked(story)}"
         case Status.CANCELLED:
             return "was cancelled."
         case Status.STOPPED | Status.FAILED:
@@ -89,8 +93,10 @@ def _hold(story: RunStory) -> str:
     return f" On hold until {clock(run.hold_until_ms)}: {sentence(run.hold_reason)}"
 
 
-def _doubts(story: RunStory) -> str:
-    return "".join(f" {doubt.told()}" for doubt in doubts_of(story.record.run, story.calls))
+def _asked(story: RunStory) -> str:
+    run, calls = story.record.run, story.calls
+    doubts, approvals = doubts_of(run, calls), approvals_of(run, calls)
+    return "".join(f" {told}" for told in (*(doubt.told() for doubt in doubts), *(asked.told() for asked in approvals)))
 
 
 def timeline(story: RunStory) -> Iterator[str]:
@@ -109,6 +115,8 @@ def timeline(story: RunStory) -> Iterator[str]:
 def _open_call(state: CallState) -> str:
     if state.awaits_person:
         return f"tool {state.call.tool} awaits a decision"
+    if state.permission is not Permission.GIVEN:
+        return f"tool {state.call.tool} " + ("awaits an approval" if state.awaits_approval else "was denied")
     doing = "is asked what it did" if state.doubt else "is running"
     return f"tool {state.call.tool} " + (f"{doing} on {state.owner}" if state.owner else "waits for a worker")
 
@@ -118,6 +126,8 @@ def told(entry: Entry) -> str:
     match entry:
         case ModelCalled():
             return _model_call(entry)
+        case CallRan(source=Source.PERSON, is_error=True):
+            return f"the model is told that tool {entry.tool} was denied ({entry.call})"
         case CallRan() if entry.source is not Source.TOOL:
             return f"{_SOURCES[entry.source]}: tool {entry.tool} has taken effect ({entry.call})"
         case CallRan():
@@ -133,6 +143,10 @@ def told(entry: Entry) -> str:
             )
         case EffectRuledOut():
             return f"{_SOURCES[entry.source]}: tool {entry.tool} has not taken effect, it may run ({entry.call})"
+        case ApprovalDecided(approved=True):
+            return f"a person approved tool {entry.tool}: it may run ({entry.call})"
+        case ApprovalDecided():
+            return f"a person denied tool {entry.tool}{f': {entry.reason}' if entry.reason else ''} ({entry.call})"
         case Compacted():
             return _compaction(entry)
         case Held():
@@ -223,6 +237,7 @@ def story_json(story: RunStory, *, with_transcript: bool) -> dict[str, Any]:
         "lost_attempts": story.record.run.lost_attempts,
         "possibly_billed": possibly_billed_json(story.record.run.spent),
         "in_doubt": [doubt.to_json() for doubt in doubts_of(story.record.run, story.calls)],
+        "awaiting_approval": [asked.to_json() for asked in approvals_of(story.record.run, story.calls)],
         "timeline": [{"kind": type(entry).__name__, **asdict(entry)} for entry in story.ledger],
     }
     if with_transcript:

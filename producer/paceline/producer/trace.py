@@ -168,6 +168,8 @@ def _moments(span: Span) -> list[Moment]:
 
 _MOMENTS = {
     names.RULED_OUT_EVENT: "has not taken effect",
+    names.APPROVED_EVENT: "may run",
+    names.DENIED_EVENT: "may not run",
     names.REDRIVEN_EVENT: "goes on after its end",
 }
 

@@ -46,6 +46,7 @@ def why_runs_wait(
         ),
         *(_holds(records, now_ms) if status.counts.states[State.ON_HOLD] else []),
         *_decisions(status),
+        *_approvals(status),
         *_backlog(status, workers),
     ]
 
@@ -73,6 +74,17 @@ def _decisions(status: BatchStatus) -> list[str]:
         f"{undecided} {'awaits' if undecided == 1 else 'await'} a decision about a call that may have taken effect: "
         f"`paceline runs --batch {status.info.name} --state {State.AWAITING_DECISION}` lists them, "
         "`paceline show RUN` tells what is known"
+    ]
+
+
+def _approvals(status: BatchStatus) -> list[str]:
+    unapproved = status.counts.states[State.AWAITING_APPROVAL]
+    if not unapproved:
+        return []
+    return [
+        f"{unapproved} {'awaits' if unapproved == 1 else 'await'} the approval of a call: "
+        f"`paceline runs --batch {status.info.name} --state {State.AWAITING_APPROVAL}` lists them, "
+        "`paceline show RUN` tells how to give it"
     ]
 
 

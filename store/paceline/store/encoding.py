@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
+from paceline.core.approval import Permission
 from paceline.core.errors import NewerVersion
 from paceline.core.ids import OTHER_AGENTS, AgentDigest, BatchName, CallId, Incarnation, RunId
 from paceline.core.known_fields import known_fields
@@ -14,7 +15,7 @@ from paceline.core.ledger import encode as encode_entry
 from paceline.core.lifecycle import State
 from paceline.core.metrics import Counts
 from paceline.core.run import ContextUsed, Run, Spent, Streaks
-from paceline.core.tool_spec import Effect, Placement
+from paceline.core.tool_spec import Approval, Effect, Placement
 from paceline.core.usage import Usage
 
 from .port import (
@@ -174,6 +175,7 @@ def encode_call(call: OpenCall, place: int) -> bytes:
         "effect": call.effect,
         "placement": call.placement,
         **({"timeout_s": call.timeout_s} if call.timeout_s else {}),
+        **({} if call.approval is Approval.NEVER else {"approval": call.approval}),
         **({} if call.answer is None else {"answer": call.answer}),
     }
     return json.dumps(data, separators=(",", ":")).encode()
@@ -189,6 +191,7 @@ def decode_call(call_id: CallId, stored: bytes) -> tuple[int, OpenCall]:
         effect=Effect(data["effect"]),
         placement=Placement(data["placement"]),
         timeout_s=data.get("timeout_s", 0.0),
+        approval=Approval(data.get("approval", Approval.NEVER)),
         answer=data.get("answer"),
     )
     return data["place"], call
@@ -200,10 +203,12 @@ def read_call_states(calls: Fields, results: Sequence[bytes]) -> tuple[CallState
     found = []
     for field, stored in calls.items():
         call_id = CallId(field.decode())
-        if not call_id.endswith((":claim", ":doubt")):
+        if not call_id.endswith((":claim", ":doubt", ":approval")):
             place, call = decode_call(call_id, stored)
             state = _call_state(call, calls.get(field + b":claim", _NO_CLAIM), call_id in answered)
-            found.append((place, replace(state, doubt=read_doubt(calls.get(field + b":doubt", b"")))))
+            doubt, permission = calls.get(field + b":doubt", b""), calls.get(field + b":approval", b"given")
+            state = replace(state, doubt=read_doubt(doubt), permission=Permission(permission.decode()))
+            found.append((place, state))
     return tuple(state for _, state in sorted(found, key=lambda pair: pair[0]))
 
 

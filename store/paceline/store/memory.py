@@ -10,17 +10,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from paceline.core import counted
+from paceline.core.approval import Permission
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import OTHER_AGENTS, AgentDigest, BatchTag, CallId, Incarnation, RunId, batch_tag, tag_of
-from paceline.core.ledger import AttemptLost, EffectInDoubt, EffectRuledOut, Entry, ModelCalled, Redriven
-from paceline.core.lifecycle import CAN_GO_ON, TURN_CAN_BEGIN, Event, State, move
+from paceline.core.ledger import (
+    ApprovalDecided,
+    AttemptLost,
+    EffectInDoubt,
+    EffectRuledOut,
+    Entry,
+    ModelCalled,
+    Redriven,
+)
+from paceline.core.lifecycle import AWAITS_PERSON, CAN_GO_ON, TURN_CAN_BEGIN, Event, State, move
 from paceline.core.metrics import AGENTS_COUNTED, Counts, HoldReason, Recovery, label
 from paceline.core.run import Run, Spent, Streaks
-from paceline.core.tool_spec import Effect, Placement
+from paceline.core.tool_spec import Approval, Effect, Placement
 from paceline.core.transcript import Fragment
 from paceline.core.wire import Queue, queue_of_turn
 
 from .port import (
+    Approved,
     Asked,
     BatchCounts,
     BatchInfo,
@@ -54,6 +64,7 @@ from .port import (
 )
 
 _CANCELLED = Outcome(reason=StopReason.CANCELLED, message="cancelled")
+_PERSON_SPEAKS = {State.AWAITING_DECISION: Event.DECIDE, State.AWAITING_APPROVAL: Event.APPROVE}
 _WEEK_SECONDS = 7 * 86_400.0
 
 
@@ -67,6 +78,7 @@ class _OpenCall:
     began_ms: int = 0
     losses: int = 0
     doubt: Doubt | None = None
+    permission: Permission = Permission.GIVEN
     block: bytes | None = None
 
     @property
@@ -76,6 +88,10 @@ class _OpenCall:
     @property
     def awaits_person(self) -> bool:
         return self.doubt is not None and self.doubt.asked is Asked.PERSON
+
+    @property
+    def may_not_begin(self) -> bool:
+        return self.awaits_person or self.permission is not Permission.GIVEN
 
     def claim_for(self, claim: ClaimRequest, now_ms: int) -> None:
         self.attempt += 1
@@ -98,6 +114,7 @@ class _OpenCall:
             began_ms=self.began_ms,
             doubt=self.doubt,
             losses=self.losses,
+            permission=self.permission,
         )
 
 
@@ -139,11 +156,15 @@ class _Record:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether all that it can do is to await a decision: nothing of the turn runs or may be begun."""
+        """Whether all that it can do is to await a person: nothing of the turn runs or may be begun."""
         left = [call for call in self.calls.values() if call.block is None]
-        return any(call.awaits_person for call in left) and not any(
-            call.is_running or not (call.awaits_person or self.waits_for_its_turn(call.call.call_id)) for call in left
+        return any(call.may_not_begin for call in left) and not any(
+            call.is_running or not (call.may_not_begin or self.waits_for_its_turn(call.call.call_id)) for call in left
         )
+
+    @property
+    def is_in_doubt(self) -> bool:
+        return any(call.awaits_person and call.block is None for call in self.calls.values())
 
     def public(self) -> RunRecord:
         turns = _count(self.ledger, ModelCalled)
@@ -332,12 +353,13 @@ class MemoryRunStore:
         if any(call.call_id in record.seen for call in calls):
             return Written.DUPLICATE_CALL
         if self._write(record, write, Event.OPEN_CALLS):
-            record.calls = {call.call_id: _OpenCall(call) for call in calls}
+            record.calls = {call.call_id: _opened(call) for call in calls}
             record.seen.update(record.calls)
             if any(call.placement is Placement.FLEET for call in calls):
                 _give_back(record)
             _forget_hold(record)
             self._send(record)
+            self._await_person_if_stuck(record)
         return Written.WRITTEN
 
     async def go_on(self, held: TurnClaim, write: TurnWrite, *, advance: bool) -> Written:
@@ -402,6 +424,8 @@ class MemoryRunStore:
                 return NotBegun.CANCELLED
             if record.waits_for_its_turn(call.call.call_id):
                 return NotBegun.WAITS
+            if call.permission is not Permission.GIVEN:
+                return NotBegun.NOT_APPROVED
             if call.awaits_person:
                 return NotBegun.IN_DOUBT
             if not call.attempt and call.call.effect is not Effect.ONCE:
@@ -425,9 +449,10 @@ class MemoryRunStore:
     def _after_result(self, record: _Record, call: _OpenCall) -> CallStored:
         if self._joins_if_complete(record):
             return CallStored(written=CallWritten.LAST)
-        self._await_decision_if_stuck(record)
-        waiting = record.once_without_result() if call.call.effect is Effect.ONCE else []
-        return CallStored(written=CallWritten.STORED, next_once=waiting[0] if waiting else None)
+        self._await_person_if_stuck(record)
+        waiting = record.once_without_result()[:1] if call.call.effect is Effect.ONCE else []
+        ready = [call_id for call_id in waiting if record.calls[call_id].permission is Permission.GIVEN]
+        return CallStored(written=CallWritten.STORED, next_once=ready[0] if ready else None)
 
     def _joins_if_complete(self, record: _Record) -> bool:
         if any(call.block is None for call in record.calls.values()):
@@ -437,9 +462,9 @@ class MemoryRunStore:
         self._send(record)
         return True
 
-    def _await_decision_if_stuck(self, record: _Record) -> None:
+    def _await_person_if_stuck(self, record: _Record) -> None:
         if record.is_stuck:
-            self._move(record, Event.AWAIT_DECISION)
+            self._move(record, Event.AWAIT_DECISION if record.is_in_doubt else Event.AWAIT_APPROVAL)
             record.due_ms = self._now_ms()
 
     async def results(self, run_id: RunId, turn: int) -> TurnResults | None:
@@ -556,7 +581,7 @@ class MemoryRunStore:
         if record.run.cancel_requested:
             self._end_when_quiet(record)
         else:
-            self._await_decision_if_stuck(record)
+            self._await_person_if_stuck(record)
         return Written.WRITTEN
 
     async def rule_out(self, held: CallClaim, entry: EffectRuledOut) -> Written:
@@ -606,14 +631,32 @@ class MemoryRunStore:
             self._take_result(record, entry)
         else:
             record.ledger.append(entry)
-        self._go_on_after_decision(record)
+        self._go_on_after_person(record)
         return Resolved.RESOLVED
 
-    def _go_on_after_decision(self, record: _Record) -> None:
-        if record.run.state is State.AWAITING_DECISION:
+    async def approve(
+        self, run_id: RunId, call_id: CallId, entry: ApprovalDecided, told: CallResult | None
+    ) -> Approved:
+        record = self._find(run_id)
+        if record is None:
+            return Approved.MISSING
+        call = record.calls.get(call_id)
+        if record.run.state.is_terminal or call is None or call.permission is not Permission.WANTED or call.block:
+            return Approved.NOT_WANTED
+        record.ledger.append(entry)
+        call.permission = Permission.GIVEN if entry.approved or told else Permission.DENIED
+        if told:
+            call.block = told.block
+            self._take_result(record, told)
+        self._go_on_after_person(record)
+        return Approved.TAKEN
+
+    def _go_on_after_person(self, record: _Record) -> None:
+        if record.run.state in AWAITS_PERSON:
             record.run = replace(record.run, fence=record.run.fence + 1)
-            self._move(record, Event.DECIDE)
-        self._joins_if_complete(record)
+            self._move(record, _PERSON_SPEAKS[record.run.state])
+        if not self._joins_if_complete(record):
+            self._await_person_if_stuck(record)
         record.run = replace(record.run, sent_ms=0)
         record.due_ms = self._now_ms()
 
@@ -901,6 +944,10 @@ def _can_join(record: _Record, *, inline: int) -> bool:
     return record.run.state is State.JOINING
 
 
+def _opened(call: OpenCall) -> _OpenCall:
+    return _OpenCall(call, permission=Permission.WANTED if call.approval is Approval.ALWAYS else Permission.GIVEN)
+
+
 def _running_call(record: _Record, held: CallClaim) -> _OpenCall | None:
     if record.run.state is not State.IN_TOOLS or record.run.turn != held.turn:
         return None
@@ -909,6 +956,6 @@ def _running_call(record: _Record, held: CallClaim) -> _OpenCall | None:
 
 
 def _call_states(record: _Record) -> tuple[CallState, ...]:
-    if record.run.state not in (State.IN_TOOLS, State.AWAITING_DECISION):
+    if record.run.state not in {State.IN_TOOLS, *AWAITS_PERSON}:
         return ()
     return tuple(open_call.state for open_call in record.calls.values())

@@ -12,13 +12,14 @@ from enum import StrEnum
 from typing import Protocol
 
 from paceline.core.agent import Agent
+from paceline.core.approval import Permission
 from paceline.core.endings import Outcome
 from paceline.core.ids import OTHER_AGENTS, AgentDigest, BatchName, BatchTag, CallId, Incarnation, RunId
-from paceline.core.ledger import CallRan, EffectInDoubt, EffectRuledOut, Entry, Redriven
+from paceline.core.ledger import ApprovalDecided, CallRan, EffectInDoubt, EffectRuledOut, Entry, Redriven
 from paceline.core.lifecycle import State
 from paceline.core.metrics import Counts, HoldReason
 from paceline.core.run import ContextUsed, Run, Spent, Streaks
-from paceline.core.tool_spec import Effect, Placement
+from paceline.core.tool_spec import Approval, Effect, Placement
 from paceline.core.transcript import Fragment
 
 # Submission ----------------------------------------------------------------------------------------------------------
@@ -140,6 +141,8 @@ class NotBegun(StrEnum):
     """A call of a `once` tool whose predecessor has no result yet."""
     DONE = "done"
     """The call has its result."""
+    NOT_APPROVED = "not_approved"
+    """No person has said yet that the call may run, or one has said that it may not."""
     IN_DOUBT = "in_doubt"
     """Nobody knows whether the call took effect, and a person must say."""
     CANCELLED = "cancelled"
@@ -191,6 +194,8 @@ class OpenCall:
     placement: Placement
     timeout_s: float = 0.0
     """How long its tool may take: its claim lasts so much longer than whoever claims it asks for."""
+    approval: Approval = Approval.NEVER
+    """Whether a person must approve the call before it runs."""
     answer: str | None = None
     """Set: the tool does not run. The model is told this, as an error."""
 
@@ -307,10 +312,22 @@ class CallState:
     losses: int = 0
     """Workers that were lost while they had its claim."""
 
+    permission: Permission = Permission.GIVEN
+
     @property
     def awaits_person(self) -> bool:
         """Whether it is in doubt, and nobody but a person can say what it did."""
         return self.doubt is not None and self.doubt.asked is Asked.PERSON and not self.has_result
+
+    @property
+    def awaits_approval(self) -> bool:
+        """Whether a person must say that it may run."""
+        return self.permission is Permission.WANTED and not self.has_result
+
+    @property
+    def may_not_begin(self) -> bool:
+        """Whether nobody may begin it as long as no person says another thing."""
+        return self.awaits_person or self.permission is not Permission.GIVEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,6 +344,15 @@ class Resolved(StrEnum):
     RESOLVED = "resolved"
     NOT_IN_DOUBT = "not_in_doubt"
     """Of this call there is nothing for a person to decide, now or any more. Nothing was changed."""
+    MISSING = "missing"
+
+
+class Approved(StrEnum):
+    """What became of a person's word whether a call may run. What is due because of it, the next sweep sends."""
+
+    TAKEN = "taken"
+    NOT_WANTED = "not_wanted"
+    """Nobody is asked about this call, now or any more. Nothing was changed."""
     MISSING = "missing"
 
 
@@ -455,7 +481,11 @@ class RunStore(Protocol):
         """ClaimRequest the next attempt at this turn."""
 
     async def open_calls(self, held: TurnClaim, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
-        """Append the assistant message and record its calls, before any of them runs."""
+        """Append the assistant message and record its calls, before any of them runs.
+
+        Those whose tool wants an approval may not be begun before `approve`. Where no other may be, the run awaits it:
+        IN_TURN -> IN_TOOLS -> AWAITING_APPROVAL.
+        """
 
     async def go_on(self, held: TurnClaim, write: TurnWrite, *, advance: bool) -> Written:
         """Give the claim back: the next turn is due, or this one again."""
@@ -548,7 +578,7 @@ class RunStore(Protocol):
         """Take the claim of a `once` call without a result: somebody is to be asked what it did, it is not run again.
 
         Where a person is asked and nothing else of the turn runs or may run, the run awaits the decision: IN_TOOLS ->
-        AWAITING_DECISION.
+        AWAITING_DECISION; AWAITING_APPROVAL where there is no doubt, and calls want an approval.
         """
 
     async def rule_out(self, held: CallClaim, entry: EffectRuledOut) -> Written:
@@ -569,6 +599,15 @@ class RunStore(Protocol):
         """A person's decision about a call in doubt: it has not taken effect and may run, or this is its result.
 
         AWAITING_DECISION -> IN_TOOLS; with the last result -> JOINING. The run is due to be looked at, at once.
+        """
+
+    async def approve(
+        self, run_id: RunId, call_id: CallId, entry: ApprovalDecided, told: CallResult | None
+    ) -> Approved:
+        """A person's word whether a call may run. One that is denied with `told` has that as its result.
+
+        AWAITING_APPROVAL -> IN_TOOLS; with the last result -> JOINING; back again if nothing may run even so. The run
+        is due to be looked at, at once.
         """
 
     async def dead(self, *, limit: int) -> list[RunId]:

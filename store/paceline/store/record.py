@@ -28,18 +28,19 @@ from paceline.core.ids import (
     batch_tag,
     tag_of,
 )
-from paceline.core.ledger import EffectInDoubt, EffectRuledOut, Entry, Redriven
+from paceline.core.ledger import ApprovalDecided, EffectInDoubt, EffectRuledOut, Entry, Redriven
 from paceline.core.ledger import decode as decode_entry
 from paceline.core.ledger import encode as encode_entry
 from paceline.core.lifecycle import MOVES, State, move
 from paceline.core.metrics import AGENTS_COUNTED, NOTHING, HoldReason, label
-from paceline.core.tool_spec import Effect, Placement
+from paceline.core.tool_spec import Approval, Effect, Placement
 from paceline.core.transcript import Fragment
 
 from . import encoding
 from .border import border
 from .keys import Keys
 from .port import (
+    Approved,
     Asked,
     BatchCounts,
     BatchInfo,
@@ -208,9 +209,10 @@ class RedisRunStore:
 
     async def open_calls(self, held: TurnClaim, write: TurnWrite, calls: Sequence[OpenCall]) -> Written:
         once = " ".join(call.call_id for call in calls if call.effect is Effect.ONCE)
+        approvals = [call.call_id for call in calls if call.approval is Approval.ALWAYS]
         keep = int(all(call.placement is Placement.INLINE for call in calls))
         specs = pairs((call.call_id, encoding.encode_call(call, place)) for place, call in enumerate(calls))
-        return await self._write(ScriptName.OPEN_CALLS, held, [keep, once, *specs], write)
+        return await self._write(ScriptName.OPEN_CALLS, held, [keep, once, *flat(approvals), *specs], write)
 
     async def go_on(self, held: TurnClaim, write: TurnWrite, *, advance: bool) -> Written:
         return await self._write(ScriptName.GO_ON, held, [int(advance)], write)
@@ -406,6 +408,14 @@ class RedisRunStore:
         told = encoding.result_arguments(entry) if isinstance(entry, CallResult) else [encode_entry(entry)]
         arguments = flat(call_id, _nonce(), int(isinstance(entry, CallResult)), *told)
         return Resolved((await self._eval(ScriptName.RESOLVE, run_id, arguments)).decode())
+
+    async def approve(
+        self, run_id: RunId, call_id: CallId, entry: ApprovalDecided, told: CallResult | None
+    ) -> Approved:
+        word = "given" if entry.approved else "denied" if told is None else "told"
+        result = encoding.result_arguments(told) if told else []
+        arguments = flat(call_id, _nonce(), word, encode_entry(entry), *result)
+        return Approved((await self._eval(ScriptName.APPROVE, run_id, arguments)).decode())
 
     async def dead(self, *, limit: int) -> list[RunId]:
         since = await self.now_ms() - self._retention_s * 1000

@@ -34,6 +34,7 @@ class ScriptName(StrEnum):
     DOUBT = "doubt"
     RULE_OUT = "rule_out"
     RESOLVE = "resolve"
+    APPROVE = "approve"
     CANCEL = "cancel"
     REMAINS = "remains"
     REDRIVE = "redrive"

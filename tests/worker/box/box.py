@@ -26,9 +26,10 @@ from paceline.core.step import ModelCallFailed
 from paceline.core.transcript import Fragment
 from paceline.core.unknown_effect import OnUnknownEffect
 from paceline.core.wire import Queue
+from paceline.producer.approvals import Approve, Deny, decided, told_to_model
 from paceline.producer.redrive import redrive_run
 from paceline.store.memory import MemoryRunStore
-from paceline.store.port import BatchCounts, NewRun, OpenCall, RunRecord
+from paceline.store.port import BatchCounts, CallState, NewRun, OpenCall, RunRecord
 from paceline.tools import Tool, ToolResult
 from paceline.worker.call_result import call_result
 from paceline.worker.messages import TurnMessage
@@ -126,6 +127,7 @@ class Box:
         self.tracer = tracer
         self._plan = plan
         self._redrives_left = plan.redrives
+        self._denials = iter(plan.denials)
         self._loop = asyncio.get_running_loop()
         self._numbers = count(1)
         self._workers: list[Worker] = []
@@ -217,12 +219,14 @@ class Box:
         return True
 
     async def _decide(self, run_id: RunId) -> None:
-        """As a person does who looks whether there was a charge."""
+        """As a person does who looks whether there was a charge, and says yes or no to those that are asked for."""
         record = await self.store.run(run_id)
         assert record is not None
         for state in await self.store.open_call_states(run_id):
             if state.awaits_person and self._agent.on_unknown_effect is OnUnknownEffect.WAIT:
                 await self._resolve(record.run, state.call)
+            if state.awaits_approval and self._plan.decides:
+                await self._rule(record.run, state)
 
     async def _resolve(self, run: Run, call: OpenCall) -> None:
         if idempotency_key(run.run_id, run.turn, call.call_id) in self.charges:
@@ -232,6 +236,12 @@ class Box:
         else:
             entry = EffectRuledOut(turn=run.turn, call=call.call_id, tool=call.tool, at_ms=0, source=Source.PERSON)
             await self.store.resolve(run.run_id, call.call_id, entry)
+
+    async def _rule(self, run: Run, state: CallState) -> None:
+        verdict = Deny("too much") if next(self._denials, False) else Approve()
+        told = told_to_model(verdict, run, self._agent, state, now_ms=0)
+        entry = decided(verdict, run, state, now_ms=0)
+        await self.store.approve(run.run_id, state.call.call_id, entry, told)
 
     async def _stuck(self, run_id: RunId) -> str:
         return f"stuck: {await self.store.run(run_id)}, calls: {await self.store.open_call_states(run_id)}"

@@ -38,5 +38,9 @@ class Plan:
 
     strikes: Mapping[int, Strike] = field(default_factory=dict)
     fates: Sequence[Fate] = ()
+    denials: Sequence[bool] = ()
+    """Whether the person who is asked denies a call, each in turn; what comes after these is approved."""
+    decides: bool = True
+    """Whether there is a person who says anything about calls that want an approval."""
     redrives: int = 0
     """So often somebody lets the run go on when it has failed or was stopped."""

@@ -63,6 +63,7 @@ PLAYS: Mapping[str, Play] = MappingProxyType(
         "inline calls": _asking(["look", "look"], ["look", "no_such_tool"]),
         "inline and parallel calls": _asking(["look", "fetch", "look", "put"]),
         "calls that run once": _asking(["charge", "fetch", "charge"]),
+        "calls to approve": _asking(["pay", "fetch", "pay"]),
         "calls that can tell": _asking(["bill", "fetch", "bill"], ["bill"]),
         "all kinds of calls": _asking(["charge", "look", "put", "charge"], ["look"]),
         "calls that come again": _asking(["fetch"], ["fetch", "look"], ["fetch", "look", "charge"]),

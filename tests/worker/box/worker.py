@@ -73,6 +73,11 @@ async def charge(ctx: ToolContext) -> str:
     return await _act(ctx)
 
 
+async def pay(ctx: ToolContext) -> str:
+    """Pay, if a person approves it."""
+    return await charge(ctx)
+
+
 async def bill(ctx: ToolContext) -> str:
     """Bill; whether it was done can be found out."""
     return await charge(ctx)
@@ -93,6 +98,7 @@ TOOLS = (
     at_its_path(tool(effect="reads")(fetch)),
     at_its_path(tool(effect="idempotent")(put)),
     at_its_path(tool(effect="once")(charge)),
+    at_its_path(tool(effect="once", approval="always")(pay)),
     at_its_path(tool(effect="once", reconcile=_find_bill)(bill)),
 )
 """A tool of each kind."""

@@ -65,7 +65,7 @@ def tool(
                       up, but keeps its thread until it returns, so give what it calls a timeout too
     max_result_chars  what is longer reaches the model as head and tail; the whole is kept
     repeatable        polling: the same call may be made again and again
-    approval          `always`: not before a person was asked; no agent file takes such a tool yet
+    approval          `always`: not before a person has approved the call (`paceline approve`, `paceline deny`)
     name              the name the model sees; the function's name if None
     reconcile         of a `once` tool: a function of the context that finds out what became of a call whose worker was
                       lost, by `ctx.idempotency_key` say. It returns what the tool would have returned, or `NotRan()`
@@ -144,6 +144,11 @@ def _refuse_unsound(where: str, spec: ToolSpec) -> None:
     if spec.placement is Placement.INLINE and spec.effect is not Effect.READS:
         raise ToolDefinitionError(
             f'{where}: placement="inline" is for tools with effect="reads", not {spec.effect}: leave the placement away'
+        )
+    if spec.placement is Placement.INLINE and spec.approval is Approval.ALWAYS:
+        raise ToolDefinitionError(
+            f'{where}: approval="always" is not for tools with placement="inline", which run within the turn and wait '
+            "for nobody: leave the placement away"
         )
     if spec.reconciles and spec.effect is not Effect.ONCE:
         raise ToolDefinitionError(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
-from paceline.core.ids import RunId
+from paceline.core.ids import CallId, RunId
 from paceline.core.lifecycle import State
 from paceline.core.run import Run
 from paceline.core.tool_spec import Effect
@@ -34,11 +34,15 @@ async def next_turn(desk: Desk, run: Run, written: Written, turn: int) -> Sequen
     return await what_is_due(desk, run.run_id)
 
 
-def chord_of(run: Run, calls: Sequence[OpenCall]) -> ChordMessage:
-    """The calls that may start now: all that may run side by side, and the first of those that must not."""
+def chord_of(run: Run, calls: Sequence[OpenCall], *, barred: Set[CallId]) -> Sequence[ChordMessage]:
+    """For the calls that may start now: all that may run side by side, and the first of those that must not.
+
+    Those that are barred wait for a person, and keep their place.
+    """
     once = next((call for call in calls if call.effect is Effect.ONCE), None)
-    start = [call.call_id for call in calls if call.effect is not Effect.ONCE or call is once]
-    return ChordMessage(run_id=run.run_id, turn=run.turn, calls=tuple(start))
+    first = [call.call_id for call in calls if call.effect is not Effect.ONCE or call is once]
+    start = tuple(call_id for call_id in first if call_id not in barred)
+    return (ChordMessage(run_id=run.run_id, turn=run.turn, calls=start),) if start else ()
 
 
 def _due(found: Examined) -> Sequence[Message]:
@@ -47,12 +51,9 @@ def _due(found: Examined) -> Sequence[Message]:
         case State.QUEUED | State.TURN_DUE:
             return (TurnMessage(run_id=run.run_id, turn=run.turn, queue=queue_of_turn(run)),)
         case State.IN_TOOLS:
-            idle = [
-                state.call
-                for state in found.calls
-                if not state.owner and not state.has_result and not state.awaits_person
-            ]
-            return (chord_of(run, idle),) if idle else ()
+            idle = [state for state in found.calls if not state.owner and not state.has_result]
+            barred = {state.call.call_id for state in idle if state.may_not_begin}
+            return chord_of(run, [state.call for state in idle], barred=barred)
         case State.JOINING:
             return (JoinMessage(run_id=run.run_id, turn=run.turn),)
         case _:

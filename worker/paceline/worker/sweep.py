@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from paceline.core.agent import Agent
+from paceline.core.approval import Permission, end_of_denied
 from paceline.core.endings import Outcome, StopReason
 from paceline.core.ids import CallId, Incarnation
 from paceline.core.lifecycle import State
@@ -109,8 +110,8 @@ def repair(agent: Agent, examined: Examined, view: View) -> Repair:
             return _unless_braked(run, Queue.TURNS, view, SendJoin())
         case State.IN_TOOLS:
             return _in_tools(run, examined.calls, view)
-        case State.AWAITING_DECISION:
-            return _awaiting_decision(agent, examined, view)
+        case State.AWAITING_DECISION | State.AWAITING_APPROVAL:
+            return _awaiting_person(agent, examined, view)
         case State.SUCCEEDED | State.STOPPED | State.FAILED | State.CANCELLED:
             return LetGo()
         case _:
@@ -169,15 +170,24 @@ def _may_have_run_once(state: CallState, view: View) -> bool:
     return state.doubt is None or state.losses >= view.poison_after
 
 
-def _awaiting_decision(agent: Agent, examined: Examined, view: View) -> EndRun | LookAgain:
+def _awaiting_person(agent: Agent, examined: Examined, view: View) -> EndRun | LookAgain:
     run = examined.run
-    calls = [f"{state.call.tool} ({state.call.call_id})" for state in examined.calls if state.awaits_person]
-    outcome = end_of_wait(agent.on_unknown_effect, calls) or past_deadline(agent.limits, run, view.now_ms)
+    outcome = _end_of_wait(agent, examined.calls) or past_deadline(agent.limits, run, view.now_ms)
     if outcome:
         return EndRun(outcome=outcome)
     moment_ms = deadline_ms(agent.limits, run)
     left_seconds = _LONGEST_LOOK_SECONDS if moment_ms is None else _until(moment_ms, view)
     return LookAgain(seconds=min(left_seconds, _LONGEST_LOOK_SECONDS))
+
+
+def _end_of_wait(agent: Agent, calls: tuple[CallState, ...]) -> Outcome | None:
+    doubtful = [_named(state) for state in calls if state.awaits_person]
+    denied = [_named(state) for state in calls if state.permission is Permission.DENIED]
+    return end_of_wait(agent.on_unknown_effect, doubtful) or end_of_denied(denied)
+
+
+def _named(state: CallState) -> str:
+    return f"{state.call.tool} ({state.call.call_id})"
 
 
 def _runs_here(run: Run, view: View) -> bool:
@@ -196,7 +206,7 @@ def _sendable(run: Run, open_calls: list[CallState], recovered: tuple[CallState,
         state
         for state in open_calls
         if not state.owner
-        and not state.awaits_person
+        and not state.may_not_begin
         and (state.call.effect is not Effect.ONCE or state is once)
         and _is_overdue(run, state, view)
     ]

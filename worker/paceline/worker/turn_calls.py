@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from paceline.core.agent import Agent
 from paceline.core.answer import Call
 from paceline.core.run import Run
-from paceline.core.tool_spec import Effect, Placement
+from paceline.core.tool_spec import Approval, Effect, Placement
 from paceline.core.transcript import Fragment, check_next, results_message
 from paceline.store.port import OpenCall, TurnClaim
 
@@ -24,7 +24,9 @@ def open_call(agent: Agent, call: Call, answer: str | None) -> OpenCall:
     error: cheap, and of no effect."""
     spec = None if answer is not None else agent.tools_by_name.get(call.tool)
     effect = spec.effect if spec else Effect.READS
-    inline = spec is None or (spec.placement is Placement.INLINE and effect is Effect.READS)
+    approval = spec.approval if spec else Approval.NEVER
+    may_be_inline = effect is Effect.READS and approval is Approval.NEVER
+    inline = spec is None or (spec.placement is Placement.INLINE and may_be_inline)
     return OpenCall(
         call_id=call.call_id,
         tool=call.tool,
@@ -32,6 +34,7 @@ def open_call(agent: Agent, call: Call, answer: str | None) -> OpenCall:
         effect=effect,
         placement=Placement.INLINE if inline else Placement.FLEET,
         timeout_s=spec.timeout_s if spec else 0.0,
+        approval=approval,
         answer=answer,
     )
 
@@ -42,11 +45,13 @@ async def run_calls(
     """Run those of these calls that are inline, and say what is to be sent for the rest. `asked` holds them all."""
     inline = [call for call in calls if call.placement is Placement.INLINE]
     fleet = [call for call in calls if call.placement is Placement.FLEET]
+    barred = {call.call_id for call in calls if call.approval is Approval.ALWAYS}
+    chord = chord_of(run, fleet, barred=barred)
     if not inline:
-        return (chord_of(run, fleet),)
+        return chord
     if not fleet:
         return await _join_inline(desk, agent, run, asked, inline)
-    await desk.send((chord_of(run, fleet),))
+    await desk.send(chord)
     is_last = any(call.is_last for call in await _run_beside(desk, run, inline))
     return (JoinMessage(run_id=run.run_id, turn=run.turn),) if is_last else ()
 

@@ -1,4 +1,4 @@
-"""`paceline resolve`."""
+"""`paceline resolve`, `approve` and `deny`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from paceline.producer.decide import Decision
 
 
+CallArgument = Annotated[str, typer.Argument(metavar="CALL", help="the call's id, as `paceline show RUN` tells it")]
+
+
 def resolve(
     run: RunArgument,
-    call: Annotated[str, typer.Argument(metavar="CALL", help="the call's id, as `paceline show RUN` tells it")],
+    call: CallArgument,
     ran: Annotated[bool, typer.Option("--ran", help="it took effect; with what result is not known")] = False,
     not_ran: Annotated[bool, typer.Option("--not-ran", help="it has not taken effect: run it now")] = False,
     result: Annotated[
@@ -34,6 +37,34 @@ def resolve(
         print_json({"run_id": run, "call_id": call, "decision": type(decision).__name__})
     else:
         typer.echo(f"call {call} is settled: run {run} goes on {when_it_goes_on()}")
+
+
+def approve(run: RunArgument, call: CallArgument, as_json: JsonOption = False) -> None:
+    """Let a tool call run that wants the approval of a person; its run goes on."""
+    with opened_fleet() as fleet:
+        fleet.approve(run, call)
+    _tell("approved", run, call, as_json)
+
+
+def deny(
+    run: RunArgument,
+    call: CallArgument,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="why not: the model is told, and the record keeps it")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Let a tool call not run that wants the approval of a person; its run goes on without it, or stops (on_denied)."""
+    with opened_fleet() as fleet:
+        fleet.deny(run, call, reason=reason)
+    _tell("denied", run, call, as_json)
+
+
+def _tell(verdict: str, run: str, call: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"run_id": run, "call_id": call, "decision": verdict})
+    else:
+        typer.echo(f"call {call} is {verdict}: run {run} goes on {when_it_goes_on()}")
 
 
 def _decision(ran: bool, not_ran: bool, result: Path | None) -> Decision:

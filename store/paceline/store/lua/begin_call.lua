@@ -1,5 +1,6 @@
 -- begin_call: claim a call; the intent is on record before the tool starts.
--- -> {ok, spec, attempt, agent, doubt, label} | {missing | stale | done | busy | waits | in_doubt | cancelled}
+-- -> {ok, spec, attempt, agent, doubt, label}
+-- -> {missing | stale | done | busy | waits | not_approved | in_doubt | cancelled}
 -- ARGV turn call owner nonce longest_ms
 local wanted, call, mine, nonce, longest_ms = take(), take(), take(), take(), take_number()
 local state, turn, cancel, agent, sent, label = get('state', 'turn', 'cancel', 'agent', 'sent', 'label')
@@ -23,6 +24,9 @@ if cancel == '1' then
 end
 if is_once(call) and once_due() ~= call then
   return {'waits'}
+end
+if permission_of(call) then
+  return {'not_approved'}
 end
 if doubt_of(call) == 'person' then
   return {'in_doubt'}

@@ -27,6 +27,6 @@ if cancel == '1' then
     end_cancelled('in_tools')
   end
 else
-  await_decision_if_stuck()
+  await_person_if_stuck()
 end
 return 'written'

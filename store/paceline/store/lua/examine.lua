@@ -4,7 +4,7 @@ if #run == 0 then
   return false
 end
 local state = get('state')
-if state ~= 'in_tools' and state ~= 'awaiting_decision' then
+if state ~= 'in_tools' and state ~= 'awaiting_decision' and state ~= 'awaiting_approval' then
   return {run, {}, {}}
 end
 return {run, redis.call('HGETALL', calls_key), redis.call('HKEYS', results_key)}

@@ -10,6 +10,9 @@ local function answer()
     return {'stored', ''}
   end
   local following = is_once(call) and once_due() or ''
+  if permission_of(following) then
+    following = ''
+  end
   return {get('closer') == call and 'last' or 'stored', following}
 end
 
@@ -33,6 +36,6 @@ if cancel == '1' then
   return answer()
 end
 if not join_if_complete(call) then
-  await_decision_if_stuck()
+  await_person_if_stuck()
 end
 return answer()

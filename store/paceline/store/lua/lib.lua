@@ -299,27 +299,41 @@ local function is_once(call)
   return (' ' .. (get('once') or '') .. ' '):find(' ' .. call .. ' ', 1, true) ~= nil
 end
 
--- Whether a call runs, or may be begun: one in doubt may not while a person is asked, nor may those behind it.
+-- What a person has said about a call, as stored: 'wanted' (nothing yet), 'denied'; nil: it may run.
+local function permission_of(call)
+  return redis.call('HGET', calls_key, call .. ':approval') or nil
+end
+
+local function set_permission(call, permission)
+  redis.call('HSET', calls_key, call .. ':approval', permission)
+end
+
+-- Whether a call runs, or may be begun: not while a person is asked about it, nor if it is `once` and behind another.
 local function can_get_on(call)
   local _, owner = claim_of(call)
   if owner ~= '' then
     return true
   end
-  return doubt_of(call) ~= 'person' and (not is_once(call) or once_due() == call)
+  return doubt_of(call) ~= 'person' and not permission_of(call) and (not is_once(call) or once_due() == call)
 end
 
--- Move a run to await a decision if that is all it can do.
-local function await_decision_if_stuck()
+-- Move a run to await a person if that is all it can do: a decision about a doubt first.
+local function await_person_if_stuck()
   local asked, turn = get('asked', 'turn')
   if asked ~= turn then
     return
   end
+  local to = 'awaiting_approval'
   for _, call in ipairs(redis.call('HKEYS', calls_key)) do
-    if not call:find(':claim$') and not call:find(':doubt$') and not has_result(call) and can_get_on(call) then
-      return
+    local is_call = not call:find(':claim$') and not call:find(':doubt$') and not call:find(':approval$')
+    if is_call and not has_result(call) then
+      if can_get_on(call) then
+        return
+      end
+      to = doubt_of(call) == 'person' and 'awaiting_decision' or to
     end
   end
-  move('in_tools', 'awaiting_decision')
+  move('in_tools', to)
   look_at(now)
 end
 
@@ -332,4 +346,19 @@ local function join_if_complete(closer)
   move('in_tools', 'joining')
   look_at(now + look_ms)
   return true
+end
+
+-- Let a run go on after a person's word about a call; `state` is where it stood.
+local function go_on_after_person(state, call)
+  if state ~= 'in_tools' then
+    -- A sweeper that has just seen it wait would put the next look far off: it has seen another run than this.
+    redis.call('HINCRBY', run_key, 'fence', 1)
+    move(state, 'in_tools')
+  end
+  if not join_if_complete(call) then
+    await_person_if_stuck()
+  end
+  -- No message is under way: whatever is due now, the sweeper sends.
+  set('sent', 0)
+  look_at(now)
 end

@@ -8,24 +8,15 @@ end
 if last == nonce then
   return 'resolved'
 end
-if (state ~= 'in_tools' and state ~= 'awaiting_decision') or has_result(call) or doubt_of(call) ~= 'person' then
+if TERMINAL[state] or has_result(call) or doubt_of(call) ~= 'person' then
   return 'not_in_doubt'
 end
--- No message is under way: whatever is due now, the sweeper sends.
-set('last', nonce, 'sent', 0)
+set('last', nonce)
 redis.call('HDEL', calls_key, call .. ':doubt')
 if with_result then
   redis.call('HSET', results_key, take_result())
 else
   redis.call('RPUSH', ledger_key, take())
 end
-if state == 'awaiting_decision' then
-  -- A sweeper that has just seen it wait would put the next look far off: it has seen another run than this.
-  redis.call('HINCRBY', run_key, 'fence', 1)
-  move('awaiting_decision', 'in_tools')
-end
-if join_if_complete(call) then
-  set('sent', 0)
-end
-look_at(now)
+go_on_after_person(state, call)
 return 'resolved'
