@@ -35,7 +35,7 @@ types: $(VENV)/dev.stamp     ## mypy, strict
 	$(BIN)/mypy
 
 unit: $(VENV)/dev.stamp redis-server    ## the test suite, but for the deployment files
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/deploy
+	$(BIN)/python -m pytest -n 3 --dist loadfile --ignore tests/deploy
 
 check-deploy: $(VENV)/tools.stamp promtool    ## image, Compose file, chart, rules and dashboards, by the tools that will read them
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/deploy

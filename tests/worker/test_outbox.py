@@ -76,7 +76,7 @@ async def test_nobody_waits_any_more_after_a_failure() -> None:
 
 async def test_what_waited_goes_out_when_there_is_somebody_again() -> None:
     receiver = Receiver()
-    outbox = Outbox(receiver, pause_seconds=0.0)
+    outbox = Outbox(receiver, pause_seconds=0.0, gather_seconds=0.0)
     receiver.is_there = False
     outbox.add(1)
     await outbox.flush()
