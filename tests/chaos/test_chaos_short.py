@@ -1,4 +1,4 @@
-"""A short chaos run: everything goes wrong for most of a minute, and every promise holds."""
+"""A short chaos run: everything goes wrong for a minute, and every promise holds."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PATIENT = {"PACELINE_POISON_AFTER": "10"}
 """A third of this fleet dies every few seconds: a run that lost three workers in a row has done nothing bad."""
 
 
-@pytest.mark.timeout(300)  # a minute, and more where the machine is busy
+@pytest.mark.timeout(300)  # a minute and a half, and more where the machine is busy
 def test_no_run_is_lost_stuck_or_doubled_whatever_dies(tmp_path: Path) -> None:
     plan = ChaosPlan(
         runs=150,
-        blows=drawn_blows(1, seconds=30, pause_s=2.5),
+        blows=drawn_blows(1, seconds=60, pause_s=2.5),
         fleet=FleetPlan(workers=3, concurrency=8, claim_seconds=CLAIM_S, app="chaos.meddled_app", environment=PATIENT),
         meddling=MEDDLING,
         faults=FAULTS,
