@@ -67,24 +67,23 @@ def _holds(records: Iterable[RunRecord], now_ms: int) -> list[str]:
 
 
 def _decisions(status: BatchStatus) -> list[str]:
-    undecided = status.counts.states[State.AWAITING_DECISION]
-    if not undecided:
-        return []
-    return [
-        f"{undecided} {'awaits' if undecided == 1 else 'await'} a decision about a call that may have taken effect: "
-        f"`paceline runs --batch {status.info.name} --state {State.AWAITING_DECISION}` lists them, "
-        "`paceline show RUN` tells what is known"
-    ]
+    return _awaited(
+        status, State.AWAITING_DECISION, "a decision about a call that may have taken effect", "what is known"
+    )
 
 
 def _approvals(status: BatchStatus) -> list[str]:
-    unapproved = status.counts.states[State.AWAITING_APPROVAL]
-    if not unapproved:
+    return _awaited(status, State.AWAITING_APPROVAL, "the approval of a call", "how to give it")
+
+
+def _awaited(status: BatchStatus, state: State, what: str, shown: str) -> list[str]:
+    """How many runs wait for a person's word, and which commands list them and say more."""
+    runs = status.counts.states[state]
+    if not runs:
         return []
     return [
-        f"{unapproved} {'awaits' if unapproved == 1 else 'await'} the approval of a call: "
-        f"`paceline runs --batch {status.info.name} --state {State.AWAITING_APPROVAL}` lists them, "
-        "`paceline show RUN` tells how to give it"
+        f"{runs} {'awaits' if runs == 1 else 'await'} {what}: "
+        f"`paceline runs --batch {status.info.name} --state {state}` lists them, `paceline show RUN` tells {shown}"
     ]
 
 
