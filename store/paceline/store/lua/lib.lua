@@ -133,21 +133,11 @@ local function take_write()
   append_all(log_key)
   append_all(ledger_key)
   set('streaks', take())
-  local context = take()
-  if context ~= '' then
-    set('context', context)
-  end
-  local container = take()
-  if container ~= '' then
-    set('container', container)
-  end
-  local cleared = take()
-  if cleared ~= '' then
-    set('cleared', cleared)
-  end
-  local used = take()
-  if used ~= '' then
-    set('used', used)
+  for _, field in ipairs({'context', 'container', 'cleared', 'used'}) do
+    local value = take()
+    if value ~= '' then
+      set(field, value)
+    end
   end
   tally_all()
   for _, field in ipairs({'input', 'cache_read', 'cache_write', 'output', 'cost', 'unpriced', 'working', 'tools',
